@@ -13,6 +13,11 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/posted.h"
+#include "collectives/comm/progress_lock.h"
 #include "tests/system/ranks.h"
 
 enum { MANY = 300, LONG = 20000, TAGS = 3, THREADS = 3, EACH = 400 };
@@ -301,33 +306,50 @@ static void hold_it(void *context, int result)
     atomic_store(&hold, FREE);
 }
 
+/* Begins to hold it, by a message to the rank itself; *to_self: to be waited for when it has been
+ * let go. */
+static int hold_progress(struct braid_comm *comm, struct braid_op **to_self)
+{
+    const struct braid_options options = {.done = hold_it};
+    static char byte;
+    int self = braid_rank(comm);
+
+    RETURNS(0, braid_recv(comm, &byte, 1, self, &options, NULL));
+    RETURNS(0, braid_send(comm, &byte, 1, self, NULL, to_self));
+    while (atomic_load(&hold) != HELD)
+        ranks_sleep_ms(1);
+    return 0;
+}
+
+static int let_go_of_progress(struct braid_op *to_self)
+{
+    atomic_store(&hold, LET_GO);
+    while (atomic_load(&hold) != FREE)
+        ranks_sleep_ms(1);
+    return braid_wait(to_self, -1);
+}
+
 /* Takes the messages of a rank that has sent so many that the one which is awaited lacks a credit.
  * Returns how long that one took, ms, or a negative number. */
 static double receive_crowd(struct braid_comm *comm, int round)
 {
-    const struct braid_options first = {.done = hold_it}, of_crowd = {.tag = 1}, last = {.tag = 2};
+    const struct braid_options of_crowd = {.tag = 1}, last = {.tag = 2};
     struct braid_op *op, *to_self;
     double began, took;
     char byte;
     int rc;
 
     ranks_sleep_ms(30); /* until all credits have been given back, most likely */
-    rc = braid_recv(comm, &byte, 1, 1, &first, NULL);
-    rc = rc ? rc : braid_send(comm, &byte, 1, 1, NULL, &to_self);
-    while (!rc && atomic_load(&hold) != HELD)
-        ranks_sleep_ms(1);
+    rc = hold_progress(comm, &to_self);
     rc = rc ? rc : braid_recv(comm, &byte, 1, 0, &last, &op);
     ranks_tell(0);
     ranks_await(1, round + 1);
     began = ranks_now_ms();
     rc = rc ? rc : braid_wait(op, -1);
     took = ranks_now_ms() - began;
-    atomic_store(&hold, LET_GO);
     for (int i = 0; !rc && i < CROWD; i++)
         rc = braid_recv(comm, &byte, 1, 0, &of_crowd, NULL);
-    while (atomic_load(&hold) != FREE)
-        ranks_sleep_ms(1);
-    rc = rc ? rc : braid_wait(to_self, -1);
+    rc = rc ? rc : let_go_of_progress(to_self);
     return rc ? -1 : took;
 }
 
@@ -368,12 +390,96 @@ static void posted__asks_before_it_sleeps(void **state)
     unsetenv("BRAID_SPIN_US");
 }
 
+/* How many receives wait without an operation. */
+static int n_posted(struct br_context *context)
+{
+    int n = 0;
+
+    br_progress_lock(context);
+    br_list_for_each (node, &context->posted.waiting)
+        n++;
+    br_progress_unlock(context);
+    return n;
+}
+
+enum { WAYS = 3 };
+
+/* Each way in which one becomes an operation, while nobody else makes passes. */
+static int go_on(struct braid_comm *comm, int *values)
+{
+    static const struct braid_comm other;
+    struct br_context *context = comm->context;
+    struct braid_op *ops[WAYS], *to_self;
+    int done, before;
+
+    if (hold_progress(comm, &to_self))
+        return 1;
+    before = atomic_load(&comm->outstanding);
+    for (int i = 0; i < WAYS; i++) {
+        RETURNS(0, braid_recv(comm, &values[i], sizeof *values, 0, NULL, &ops[i]));
+        CHECK(n_posted(context) == 1, "way %d: it is not posted", i);
+        CHECK(atomic_load(&comm->outstanding) == before + i, "way %d: it is an operation", i);
+        if (i == 0) { /* it waits for long: a pass finds it, and a later one finds it still there */
+            RETURNS(0, braid_test(ops[i], &done));
+            CHECK(n_posted(context) == 1, "in the first pass");
+            ranks_sleep_ms(2);
+            RETURNS(0, braid_test(ops[i], &done));
+        } else if (i == 1) { /* a thread falls asleep */
+            br_progress_lock(context);
+            br_progress_sleep(context, br_clock_now());
+            br_progress_unlock(context);
+        } else { /* somebody needs to see what is under way */
+            CHECK(!br_posted_settle(context, &other), "it is of another communicator");
+            CHECK(n_posted(context) == 1, "for another communicator");
+            CHECK(br_posted_settle(context, comm), "none has waited");
+        }
+        CHECK(!n_posted(context), "way %d: it has not gone on", i);
+        CHECK(atomic_load(&comm->outstanding) == before + i + 1, "way %d: it is no operation", i);
+    }
+    if (let_go_of_progress(to_self))
+        return 1;
+    ranks_tell(0);
+    return braid_wait_all(ops, WAYS, -1);
+}
+
+static int ways(struct braid_comm *comm, void *context)
+{
+    int values[WAYS] = {0};
+
+    (void)context;
+    if (open_tags(comm))
+        return 1;
+    if (braid_rank(comm))
+        RETURNS(0, go_on(comm, values));
+    else
+        ranks_await(0, 1);
+    for (int i = 0; i < WAYS; i++) {
+        if (braid_rank(comm)) {
+            CHECK(values[i] == i + 1, "message %d: %d", i, values[i]);
+        } else {
+            values[i] = i + 1;
+            RETURNS(0, braid_send(comm, &values[i], sizeof *values, 1, NULL, NULL));
+        }
+    }
+    return 0;
+}
+
+static void posted__goes_on(void **state)
+{
+    (void)state;
+    on_one_host(ways, NULL, RANKS_PATIENCE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(posted__many),     cmocka_unit_test(posted__by_threads),
-        cmocka_unit_test(posted__given_up), cmocka_unit_test(posted__failing),
-        cmocka_unit_test(posted__by_done),  cmocka_unit_test(posted__asks_before_it_sleeps),
+        cmocka_unit_test(posted__many),
+        cmocka_unit_test(posted__by_threads),
+        cmocka_unit_test(posted__given_up),
+        cmocka_unit_test(posted__failing),
+        cmocka_unit_test(posted__goes_on),
+        cmocka_unit_test(posted__by_done),
+        cmocka_unit_test(posted__asks_before_it_sleeps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
