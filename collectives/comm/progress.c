@@ -433,6 +433,8 @@ void br_progress_submit_all(struct br_operation *const *ops, uint32_t n)
     if (!n)
         return;
     rests = locked && n == 1 && may_rest(context, ops[0], now);
+    if (rests)
+        context->accesses_rest = true;
     for (uint32_t i = 0; i < n; i++) {
         messages = messages && is_message(ops[i]); /* before it may be over */
         hand_in(ops[i], locked, now);
@@ -709,6 +711,14 @@ static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
     snprintf(op->message, sizeof op->message, "%s", w->message);
 }
 
+/* Under the lock, which this releases: where collectives follow each other in their calls, the
+ * progress thread naps and nobody else makes the pass that accesses wait for. */
+__attribute__((noinline)) static void leave_with_accesses(struct br_context *context)
+{
+    context->accesses_rest = false;
+    leave_by_pass(context, br_clock_now());
+}
+
 bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
 {
     struct br_context *context = comm->context;
@@ -737,7 +747,10 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
         else
             comm->operations++;
     }
-    br_progress_unlock(context);
+    if (context->accesses_rest)
+        leave_with_accesses(context);
+    else
+        br_progress_unlock(context);
     /* in a loop of small collectives the lock is free too shortly for those who wait for it */
     last = atomic_load(&context->last_waits);
     if (last || atomic_load(&context->lock_waiters))

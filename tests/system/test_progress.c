@@ -12,6 +12,9 @@
 
 #include <cmocka.h>
 
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/progress_lock.h"
 #include "tests/system/ranks.h"
 
 /* Looks again and again, and never waits: large enough to take many turns. */
@@ -163,12 +166,68 @@ static void driving__thread_sleeps_while_a_call_waits(void **state)
               thread_sleeps, NULL);
 }
 
+/* Passes so far; *rest: do puts wait for the next one? */
+static uint64_t passes(struct br_context *context, bool *rest)
+{
+    uint64_t n;
+
+    br_progress_lock(context);
+    n = context->progress.calls;
+    *rest = context->accesses_rest;
+    br_progress_unlock(context);
+    return n;
+}
+
+/* A put that waits for others to leave with it does not wait while collectives, which make no pass
+ * by themselves, follow each other. */
+static int puts_beside_collectives(struct braid_comm *comm, void *context)
+{
+    enum { TIMES = 50, PUTS = 2 };
+    uint64_t *memory = calloc(PUTS, sizeof *memory), from[PUTS] = {1, 2};
+    struct braid_region *region;
+    struct braid_op *ops[PUTS];
+    int64_t one = 1, sum;
+    struct braid_key key;
+
+    (void)context;
+    CHECK(memory, "no memory");
+    RETURNS(0, braid_register(comm, memory, PUTS * sizeof *memory, &region));
+    RETURNS(0, braid_key(comm, memory, &key));
+    RETURNS(0, braid_broadcast(comm, &key, &key, sizeof key, BRAID_UINT8, 1, NULL, NULL));
+    for (int t = 0; t < TIMES; t++) {
+        bool puts = !braid_rank(comm), rest, after;
+        uint64_t before;
+
+        for (size_t i = 0; puts && i < PUTS; i++)
+            RETURNS(0,
+                    braid_put(comm, &from[i], sizeof *from, &key, i * sizeof *from, NULL, &ops[i]));
+        before = passes(comm->context, &rest);
+        RETURNS(0, braid_allreduce(comm, &one, &sum, 1, BRAID_INT64, BRAID_SUM, NULL, NULL));
+        CHECK(!rest || passes(comm->context, &after) > before, "no pass for puts");
+        if (puts)
+            RETURNS(0, braid_wait_all(ops, PUTS, -1));
+    }
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(!braid_rank(comm) || (memory[0] == 1 && memory[1] == 2), "not what was put");
+    RETURNS(0, braid_deregister(region));
+    free(memory);
+    return 0;
+}
+
+static void driving__puts_beside_collectives(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE},
+              puts_beside_collectives, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(driving__only_looks),
         cmocka_unit_test(driving__two_sleepers),
         cmocka_unit_test(driving__thread_sleeps_while_a_call_waits),
+        cmocka_unit_test(driving__puts_beside_collectives),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
