@@ -7,7 +7,9 @@ foreach(folder IN LISTS BR_FOLDERS)
 endforeach()
 
 add_library(braid_shared SHARED ${objects})
-target_link_options(braid_shared PRIVATE -Wl,--version-script=${BRAID_VERSION_SCRIPT})
+# nodelete: dlclose() leaves the library where it is. Each loading anew would take a few more of the 1024 keys that a process has for memory of its threads
+# (br_thread_block() in base/thread.c), which nothing gives back.
+target_link_options(braid_shared PRIVATE -Wl,--version-script=${BRAID_VERSION_SCRIPT} -Wl,-z,nodelete)
 set_target_properties(braid_shared PROPERTIES LINK_DEPENDS ${BRAID_VERSION_SCRIPT}
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} EXPORT_NAME braid)
 add_library(braid_static STATIC ${objects})

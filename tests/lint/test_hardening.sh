@@ -47,6 +47,9 @@ for module in "$BRAID_BUILD"/braid_*.so; do
     [[ ! -f $module ]] || hardened "$module"
 done
 
+# cmake/library.cmake says why.
+expect libbraid.so "NODELETE: each dlopen() after a dlclose() takes further keys of threads" 'FLAGS_1.*NODELETE' "$(readelf -dW "$BRAID_BUILD/libbraid.so")"
+
 # Static TLS (base/thread.h): 512 bytes of it are there for all libraries that a program loads while it runs.
 tls=$(readelf -lW "$BRAID_BUILD/libbraid.so" | awk '$1 == "TLS" { print $6 }')
 if [[ $((tls)) -gt 128 ]]; then
