@@ -311,20 +311,24 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
                                 first->sequence, br_shm_round_digest(first), &call);
 }
 
-/* How many bytes a rank may give: of all-reduces, and of other collectives. What the user says of
- * all holds for all; and memory of GPUs is copied as a whole before and after, which is good for
- * small ones only. */
-static void set_limits(struct br_shm_executor *shm)
+/* What the user says holds for all collectives; and memory of GPUs is copied as a whole before and
+ * after, which is good for small ones only. */
+void br_shm_executor_set_limits(struct br_shm_executor *shm)
 {
     const struct br_context *context = shm->context;
+    size_t of_each = BR_SHM_ROOT_BYTES / shm->n;
 
     shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
+    shm->max_reduce_bytes = shm->max_bytes;
     if (context->gpus || !context->settings.shm_collective_default)
         return;
     shm->max_copied_bytes = BR_SHM_COPIED_BYTES;
     if (context->crowded || shm->n >= BR_SHM_MANY)
         shm->max_bytes = shm->max_copied_bytes =
             context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_MANY_BYTES;
+    shm->max_reduce_bytes = shm->max_copied_bytes;
+    if (!context->crowded && of_each < shm->max_reduce_bytes)
+        shm->max_reduce_bytes = of_each > BR_SHM_COPIED_BYTES ? of_each : BR_SHM_COPIED_BYTES;
 }
 
 /* ---- the executor ---------------------------------------------------------------------------- */
@@ -336,7 +340,9 @@ static struct br_shm_executor *shm_of(const struct br_executor *executor)
 
 bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    size_t bytes, most = op->collective == BR_ALLREDUCE ? shm->max_bytes : shm->max_copied_bytes;
+    size_t bytes, most = op->collective == BR_ALLREDUCE ? shm->max_bytes
+                         : op->collective == BR_REDUCE  ? shm->max_reduce_bytes
+                                                        : shm->max_copied_bytes;
 
     if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) || op->collective == BR_SCAN ||
         op->collective == BR_EXSCAN || (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
@@ -414,7 +420,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->rank = (uint32_t)comm->rank;
     shm->n = (uint32_t)comm->size;
     shm->context = comm->context;
-    set_limits(shm);
+    br_shm_executor_set_limits(shm);
     shm->executor = (struct br_executor){.ops = &ops, .next = &comm->context->engine_executor};
     br_list_init(&shm->executor.ended);
     br_list_init(&shm->queue);

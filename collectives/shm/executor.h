@@ -21,11 +21,14 @@
 /* Up to how many bytes that a rank gives, by default: of all-reduces, as beyond it the engine,
  * where each rank reduces a part, is faster; of all others; of both with so many ranks that a
  * schedule has many steps; and of both where ranks share cores, as in a round each of them needs
- * the core once or twice, in a schedule often (doc/measured_collectives.md). */
+ * the core once or twice, in a schedule often (doc/measured_collectives.md). Where they do not
+ * share them, a reduce has a bound of its own, as its root alone reads what all give, while a
+ * schedule has a tree: BR_SHM_ROOT_BYTES of all, or BR_SHM_COPIED_BYTES of each. */
 #define BR_SHM_COLLECTIVE_BYTES (4u << 10)
 #define BR_SHM_COPIED_BYTES     (8u << 10)
 #define BR_SHM_MANY             4u
 #define BR_SHM_MANY_BYTES       (32u << 10)
+#define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
 
 struct braid_comm;
@@ -38,9 +41,10 @@ struct br_shm_executor {
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
-    size_t max_bytes, max_copied_bytes; /* that a rank gives: of all-reduces, of others */
-    size_t split_bytes;                 /* all-reduces from this size on are split (split.h) */
-    uint64_t epoch;                     /* the round of the last operation that has published */
+    /* that a rank gives: of all-reduces, of reduces, of others */
+    size_t max_bytes, max_reduce_bytes, max_copied_bytes;
+    size_t split_bytes; /* all-reduces from this size on are split (split.h) */
+    uint64_t epoch;     /* the round of the last operation that has published */
     uint32_t round,
         rounds;     /* of a split all-reduce that has published; rounds 0: it is not split */
     bool busy;      /* an operation on the short way has the round; the queue waits */
@@ -67,6 +71,9 @@ struct br_shm_executor {
  * has not come yet, so make a pass and call again; other errors with a message. Under the lock. */
 int br_shm_executor_create(struct braid_comm *comm);
 void br_shm_executor_destroy(struct braid_comm *comm);
+
+/* Sets max_*_bytes by what the context says of the job, and by shm->n. */
+void br_shm_executor_set_limits(struct br_shm_executor *shm);
 
 /* Is this an operation for shared memory? Any thread. */
 bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op);

@@ -42,6 +42,7 @@ static int open_segment(void **state)
         shm->n = N;
         shm->max_bytes = 4096;
         shm->max_copied_bytes = 8192;
+        shm->max_reduce_bytes = 6144;
         shm->split_bytes = SIZE_MAX;
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
@@ -98,6 +99,10 @@ static void takes__by_size_and_name(void **state)
     op.algorithm[0] = 0;
     op.kind = BR_OPERATION_SEND;
     assert_false(br_shm_executor_takes(&locals[0], &op));
+    op = make(0, BR_REDUCE, 1536, 0, 0);
+    assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.count = 1537;
+    assert_false(br_shm_executor_takes(&locals[0], &op));
     op = make(0, BR_REDUCE_SCATTER, 800, 0, 0); /* a block a rank is published */
     assert_false(br_shm_executor_takes(&locals[0], &op));
     op.count = 682;
@@ -109,6 +114,39 @@ static void takes__by_size_and_name(void **state)
     assert_false(br_shm_executor_takes(&locals[0], &op));
     op.collective = BR_GATHER;
     assert_true(br_shm_executor_takes(&locals[0], &op));
+}
+
+/* KiB that a rank gives, in a job without GPUs. */
+static void set_limits__by_ranks_and_cores(void **state)
+{
+    static const struct {
+        uint32_t n;
+        bool crowded;
+        size_t allreduce, reduce, others;
+    } cases[] = {{2, false, 4, 8, 8},      {3, false, 4, 8, 8},      {4, false, 32, 32, 32},
+                 {8, false, 32, 32, 32},   {16, false, 32, 16, 32},  {64, false, 32, 8, 32},
+                 {2, true, 128, 128, 128}, {64, true, 128, 128, 128}};
+    struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
+                                              .shm_collective_default = true}};
+    struct br_shm_executor shm = {.context = &context};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        shm.n = cases[i].n;
+        context.crowded = cases[i].crowded;
+        br_shm_executor_set_limits(&shm);
+        assert_int_equal(shm.max_bytes, cases[i].allreduce << 10);
+        assert_int_equal(shm.max_reduce_bytes, cases[i].reduce << 10);
+        assert_int_equal(shm.max_copied_bytes, cases[i].others << 10);
+    }
+    context.gpus = true;
+    br_shm_executor_set_limits(&shm);
+    assert_int_equal(shm.max_reduce_bytes, BR_SHM_COLLECTIVE_BYTES);
+    context = (struct br_context){.settings = {.shm_collective_bytes = 5000}}; /* the user's */
+    br_shm_executor_set_limits(&shm);
+    assert_int_equal(shm.max_bytes, 5000);
+    assert_int_equal(shm.max_reduce_bytes, 5000);
+    assert_int_equal(shm.max_copied_bytes, 5000);
 }
 
 /* The short way on all ranks, one after the other; a rank is complete when those have published
@@ -341,6 +379,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(takes__by_size_and_name, open_segment, close_segment),
+        cmocka_unit_test(set_limits__by_ranks_and_cores),
         cmocka_unit_test_setup_teardown(complete__every_collective, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
