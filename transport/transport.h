@@ -252,7 +252,10 @@ struct br_link_facts {
     /* The least round trip in ns of a packet that has waited in no queue of this process. */
     uint64_t min_rtt;
 };
-/* How old the facts may be, ns. */
+/* How old the facts may be, ns, while poll() is called all the time. A back end that has to ask for
+ * them asks about one link after the other: with more than 50 links of a device they may be 1 ms
+ * older for each. Nobody calls poll() only for them, neither a worker that sleeps nor the thread of
+ * a device (threaded/). */
 #define BR_LINK_FACTS_AGE (100 * BR_MS)
 
 /* A link between two devices; the first member of every back end's own struct. */
@@ -267,8 +270,8 @@ struct br_link {
     /* Set by the protocol around a post() behind which it has nothing more to post: a back end that
      * gathers frames for its next poll() sends the frame now, if it can. */
     bool alone;
-    /* Set by poll(): when it reports ACCEPTED, CONNECTED or CLOSED, and between that whenever they
-     * are older than BR_LINK_FACTS_AGE. */
+    /* Set by poll(): when it reports ACCEPTED, CONNECTED or CLOSED, and between that as
+     * BR_LINK_FACTS_AGE says. */
     struct br_link_facts facts;
     char message[160];  /* Why the link has failed; set before CLOSED is reported. */
     char peer_name[64]; /* The peer's address as text, for the log. */

@@ -56,7 +56,8 @@ struct br_tcp_device {
     bool check_sockets; /* The next poll calls epoll. */
     bool checked;       /* The last poll has called it. */
     uint32_t n_polls;
-    uint64_t facts_due; /* When the kernel is asked for the facts of all links again, ns. */
+    uint64_t facts_due; /* When the kernel is asked for the facts of the next link, ns. */
+    int facts_next;     /* In `open`: the link that it was asked about last. */
     struct br_stream_config stream;
     struct br_pool links;      /* Of struct br_tcp_link. */
     struct br_pool aheads;     /* Of BR_TCP_AHEAD bytes; as many as links. */

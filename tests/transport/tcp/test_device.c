@@ -90,6 +90,52 @@ static void facts__are_brought_up_to_date(void **state)
     assert_in_range(link->facts.min_rtt, 1, BR_SEC);
 }
 
+/* How many links the kernel was asked about in a poll at this time. */
+static int asked_at(struct br_link **links, int n, uint64_t now)
+{
+    struct br_event event;
+    int asked = 0;
+
+    ends_ops->poll(ends_a.device, now, &event, 1);
+    for (int i = 0; i < n; i++) {
+        asked += links[i]->facts.min_rtt != 0;
+        links[i]->facts.min_rtt = 0;
+    }
+    return asked;
+}
+
+/* However many links there are, a poll asks about one of them, at most once a millisecond. */
+static void facts__of_many_links_in_turn(void **state)
+{
+    enum { MANY = 64 };
+    struct br_link *links[MANY];
+    struct br_event events[BR_TCP_EVENTS];
+    uint64_t now;
+    int up = 0, asked = 0;
+
+    (void)state;
+    ends_close(&ends_a);
+    assert_int_equal(ends_open(&ends_a, "127.0.0.1", 2 * MANY), 0);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(ends_ops->link_connect(ends_a.device, &ends_a.device->address, &links[i]),
+                         0);
+    for (int i = 0; i < 1000000 && up < 2 * MANY; i++)
+        up += ends_ops->poll(ends_a.device, 1, events, BR_TCP_EVENTS);
+    assert_int_equal(up, 2 * MANY); /* both ends of all */
+    asked_at(links, MANY, 1);
+    now = 1 + BR_LINK_FACTS_AGE;
+    assert_in_range(asked_at(links, MANY, now), 0, 1);
+    assert_int_equal(asked_at(links, MANY, now), 0);
+    assert_int_equal(asked_at(links, MANY, now + BR_MS / 2), 0);
+    for (int i = 1; i <= 2 * MANY; i++) {
+        int n = asked_at(links, MANY, now + (uint64_t)i * BR_MS);
+
+        assert_in_range(n, 0, 1);
+        asked += n;
+    }
+    assert_int_equal(asked, MANY);
+}
+
 static void device_open__names(void **state)
 {
     (void)state;
@@ -184,6 +230,7 @@ int main(void)
         TEST(link_connect__all_links_in_use),
         TEST(facts__round_trip_from_the_handshake_on),
         TEST(facts__are_brought_up_to_date),
+        TEST(facts__of_many_links_in_turn),
         TEST(device_open__names),
         TEST(device_open__ipv6),
         TEST(device_open__patience),
