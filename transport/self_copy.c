@@ -66,7 +66,7 @@ static int self_copy_event(struct self_copy *self, const struct br_event *event)
     return 0;
 }
 
-/* One poll. */
+/* One poll: how many events it has reported, or a negative errno. */
 static int self_copy_step(struct self_copy *self)
 {
     struct br_event events[EVENTS];
@@ -81,20 +81,45 @@ static int self_copy_step(struct self_copy *self)
         rc = self_copy_event(self, &events[i]);
     if (!n)
         sched_yield();
-    return rc;
+    return rc ? rc : n;
+}
+
+/* Polls until *done: 0, or a negative errno. */
+static int self_copy_await(struct self_copy *self, const bool *done)
+{
+    int rc = 0;
+
+    while (rc >= 0 && !*done)
+        rc = self_copy_step(self);
+    return rc < 0 ? rc : 0;
+}
+
+/* post() has refused a frame. Of a link that has failed CLOSED says why, which is reported next. */
+static int self_copy_refused(struct self_copy *self, int error)
+{
+    int rc;
+
+    do
+        rc = self_copy_step(self);
+    while (rc > 0);
+    return rc < 0 ? rc
+                  : br_error_prefix(error,
+                                    "device %s refuses a frame to itself: ", self->device->name);
 }
 
 /* Posts a frame, and polls until it is sent and *done. */
 static int self_copy_send(struct self_copy *self, const struct br_frame *frame, const bool *done)
 {
-    int rc = 0;
+    int rc = 0, taken = 0;
 
     self->sent = false;
-    while (!rc && !self->ops->post(self->link, frame, 1))
+    while (rc >= 0 && !(taken = self->ops->post(self->link, frame, 1)))
         rc = self_copy_step(self);
-    while (!rc && !(self->sent && *done)) /* or, of a link that has failed, until CLOSED says why */
-        rc = self_copy_step(self);
-    return rc;
+    if (rc >= 0 && taken < 0)
+        rc = self_copy_refused(self, taken);
+    if (rc >= 0)
+        rc = self_copy_await(self, &self->sent);
+    return rc < 0 ? rc : self_copy_await(self, done);
 }
 
 /* The link is up, and both its ends know that it is ours. */
@@ -103,8 +128,8 @@ static int self_copy_connect(struct self_copy *self)
     struct br_frame greeting = {.kind = BR_FRAME_MESSAGE, .inline_ = self->secret};
     int rc = self->ops->link_connect(self->device, &self->device->address, &self->link);
 
-    while (!rc && !self->connected)
-        rc = self_copy_step(self);
+    if (!rc)
+        rc = self_copy_await(self, &self->connected);
     if (rc)
         return rc;
     self->link->authenticated = true;
@@ -153,11 +178,15 @@ int br_self_copy(const struct br_transport_ops *ops, const struct br_device_conf
                                         .message_bytes = 1024,
                                         .message_buffers = LINKS,
                                         .patience = PATIENCE,
+                                        .any_port = true,
                                         .max_links = LINKS,
                                         .gid = config->gid},
                              .until = br_clock_now() + TIME};
     int rc = self_copy_open(&self);
 
+    if (!rc && bytes > self.device->caps.max_frame)
+        rc = br_error(EMSGSIZE, "device %s: %u bytes are to be copied, a frame has up to %u",
+                      self.device->name, bytes, self.device->caps.max_frame);
     if (!rc)
         rc = ops->region_register(self.device, region);
     if (!rc) {

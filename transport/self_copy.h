@@ -14,7 +14,7 @@
  *
  * config: of the device; only name, level and gid count.
  * region: without keys before and after the call; region->gpu->no_dmabuf says how it was
- * registered. bytes: at most 64 KiB.
+ * registered. bytes: at most caps.max_frame of the device.
  *
  * Returns 0 when the device says that the bytes have arrived, or a negative errno with a message.
  * Blocks for some milliseconds, or for up to ten seconds when the device does not answer. Any

@@ -70,17 +70,23 @@ static int tcp_socket_read_ports(struct br_tcp_socket_options *out)
     return 0;
 }
 
-int br_tcp_socket_options_read(const struct br_interface *interface, uint64_t patience,
+int br_tcp_socket_options_read(const struct br_interface *interface,
+                               const struct br_device_config *config,
                                struct br_tcp_socket_options *out)
 {
     int rc = read_congestion(interface, out->congestion);
+    uint64_t patience = config->patience;
 
     *out->nic = '\0';
     if (patience < USER_TIMEOUT_LEAST)
         patience = USER_TIMEOUT_LEAST;
     out->user_timeout_ms =
         (int)((patience < USER_TIMEOUT_MOST ? patience : USER_TIMEOUT_MOST) / BR_MS);
-    return rc ? rc : tcp_socket_read_ports(out);
+    if (!rc)
+        rc = tcp_socket_read_ports(out);
+    if (config->any_port)
+        out->first_port = out->last_port = 0;
+    return rc;
 }
 
 static int tcp_socket_set(int fd, int level, int option, int value)
@@ -116,7 +122,7 @@ int br_tcp_socket_options_bind(const struct br_interface *interface,
 int br_tcp_socket_options_of(const struct br_device *device, const struct br_interface *interface,
                              struct br_tcp_socket_options *out)
 {
-    int rc = br_tcp_socket_options_read(interface, device->config->patience, out);
+    int rc = br_tcp_socket_options_read(interface, device->config, out);
 
     if (!rc && device->config->own_nic_only && br_tcp_socket_options_bind(interface, out)) {
         br_downgrade(device_binding);

@@ -28,8 +28,10 @@ struct br_tcp_socket_options {
     char nic[IF_NAMESIZE];                     /* SO_BINDTODEVICE; "": as the host's routes say */
 };
 
-/* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with a message. */
-int br_tcp_socket_options_read(const struct br_interface *interface, uint64_t patience,
+/* From the environment. config: of the device; only patience and any_port count. -EINVAL or -ENOENT
+ * with a message. */
+int br_tcp_socket_options_read(const struct br_interface *interface,
+                               const struct br_device_config *config,
                                struct br_tcp_socket_options *out);
 
 /* Binds the sockets that are made with these options to the interface; without effect on loopback.

@@ -92,6 +92,8 @@ struct br_device_config {
     /* Frames leave and arrive only through the NIC of this device, whatever routes the host has.
      * Without effect on a loopback device. */
     bool own_nic_only;
+    /* It listens at any port, also where BRAID_PORT_RANGE names some: its only peer is itself. */
+    bool any_port;
     /* Of a device with a thread (threaded/): for how long the thread polls without finding anything
      * before it sleeps, ns. */
     uint64_t thread_spin;

@@ -20,7 +20,7 @@ static uint8_t inline_[2][BR_FRAME_INLINE]; /* of the greeting; of the stranger 
 
 void mirror_reset(void)
 {
-    mirror = (struct mirror){.moves = true, .dmabuf = -2};
+    mirror = (struct mirror){.moves = true, .dmabuf = -2, .max_frame = 1 << 20};
     n_events = 0;
 }
 
@@ -32,8 +32,9 @@ static struct br_event *add(enum br_event_kind kind, int link)
 
 static int device_open(const struct br_device_config *config, struct br_device **out)
 {
-    device = (struct br_device){
-        .ops = &mirror_ops, .config = config, .caps = {.max_frame = 1 << 20, .max_message = 1024}};
+    device = (struct br_device){.ops = &mirror_ops,
+                                .config = config,
+                                .caps = {.max_frame = mirror.max_frame, .max_message = 1024}};
     snprintf(device.name, sizeof device.name, "%s", config->name);
     mirror.config = *config;
     mirror.opened++;
@@ -112,6 +113,8 @@ static int post(struct br_link *link, const struct br_frame *frames, int n)
         add(BR_EVENT_CLOSED, CONNECTOR)->error = -mirror.closes;
         return -mirror.closes;
     }
+    if (frames->kind == BR_FRAME_DATA && mirror.takes_not)
+        return br_error(mirror.takes_not, "not this frame");
     add(BR_EVENT_SENT, CONNECTOR)->cookie = frames->cookie;
     if (frames->kind == BR_FRAME_MESSAGE) {
         memcpy(inline_[0], frames->inline_, BR_FRAME_INLINE);

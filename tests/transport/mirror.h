@@ -13,6 +13,8 @@ struct mirror {
     bool moves;            /* [true] frames are copied */
     size_t spoils;         /* this byte, from 1, of each copy */
     bool stranger;         /* somebody else connects, too, and says something */
+    int takes_not;         /* post() refuses a DATA frame with this errno, and the link stays */
+    uint32_t max_frame;    /* [1 MiB] of caps */
     int closes;            /* the link is closed with this errno instead of taking a DATA frame */
 
     struct br_device_config config; /* of the last device */

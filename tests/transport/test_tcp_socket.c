@@ -20,13 +20,14 @@
 
 static struct br_interface lo;
 static struct br_tcp_socket_options options;
+static const struct br_device_config plain;
 
 static int set_up(void **state)
 {
     (void)state;
     unsetenv("BRAID_TCP_CONGESTION");
     unsetenv("BRAID_PORT_RANGE");
-    return br_interface_find("127.0.0.1", &lo) || br_tcp_socket_options_read(&lo, 0, &options);
+    return br_interface_find("127.0.0.1", &lo) || br_tcp_socket_options_read(&lo, &plain, &options);
 }
 
 static int read_with(const char *name, const char *value)
@@ -34,7 +35,7 @@ static int read_with(const char *name, const char *value)
     int rc;
 
     setenv(name, value, 1);
-    rc = br_tcp_socket_options_read(&lo, 0, &options);
+    rc = br_tcp_socket_options_read(&lo, &plain, &options);
     unsetenv(name);
     return rc;
 }
@@ -92,7 +93,9 @@ static void options_read__patience_within_reason(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(br_tcp_socket_options_read(&lo, cases[i].patience, &options), 0);
+        struct br_device_config config = {.patience = cases[i].patience};
+
+        assert_int_equal(br_tcp_socket_options_read(&lo, &config, &options), 0);
         assert_int_equal(options.user_timeout_ms, cases[i].ms);
     }
 }

@@ -29,6 +29,7 @@ static bool have_io_uring(void)
 static void tcp_device_describe(const struct br_interface *interface, bool ring,
                                 struct br_device_info *out)
 {
+    static const struct br_device_config any = {0};
     struct br_tcp_socket_options options;
     char address[64] = "no address";
 
@@ -40,7 +41,7 @@ static void tcp_device_describe(const struct br_interface *interface, bool ring,
     out->loopback = interface->loopback;
     if (interface->address.any.sa_family != AF_UNSPEC)
         br_inet_text(&interface->address, false, address, sizeof address);
-    if (br_tcp_socket_options_read(interface, 0, &options)) {
+    if (br_tcp_socket_options_read(interface, &any, &options)) {
         snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_message());
         *options.congestion = '\0';
     }

@@ -93,7 +93,7 @@ static void options_of(const struct br_verbs_device *device, struct br_tcp_socke
 {
     struct br_interface interface = {.address = device->address};
 
-    if (br_tcp_socket_options_read(&interface, device->base.config->patience, options))
+    if (br_tcp_socket_options_read(&interface, device->base.config, options))
         br_log_warn("device %s: %s", device->base.name, br_error_message());
 }
 
@@ -102,7 +102,7 @@ int br_verbs_listen(struct br_verbs_device *device)
     struct br_interface interface = {.address = device->address};
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &device->listen_fd};
     struct br_tcp_socket_options options;
-    int rc = br_tcp_socket_options_read(&interface, device->base.config->patience, &options);
+    int rc = br_tcp_socket_options_read(&interface, device->base.config, &options);
 
     if (rc)
         return rc;

@@ -100,13 +100,16 @@ static void self_copy__each_call_fails(void **state)
     static const char *const calls[] = {
         "get_device_list", "open_device", "query_port", "alloc_pd",      "create_cq", "create_srq",
         "create_qp",       "modify_qp",   "post_send",  "post_srq_recv", "reg_mr",    "poll_cq"};
+    int rc;
 
     (void)state;
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         for (int nth = 1; nth < 8; nth++) {
             fake_fail(calls[i], nth, EIO);
-            if (run() < 0)
+            rc = run();
+            if (rc < 0)
                 assert_int_not_equal(strlen(br_error_message()), 0);
+            assert_int_not_equal(rc, -ETIMEDOUT); /* it has waited in vain for what has failed */
             fake_heal();
             assert_int_equal(fake_live().contexts, 0);
             assert_int_equal(fake_live().mrs, 0);
