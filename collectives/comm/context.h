@@ -160,6 +160,7 @@ struct br_context {
     _Atomic bool parked; /* the progress thread waits for `unpark`, until they have left */
     sem_t unpark;
     _Atomic int lock_waiters;     /* threads that wait for the lock: who drives lets them in */
+    _Atomic uint32_t lock_turns;  /* of those that have had it after that */
     _Atomic bool last_waits;      /* the progress thread does: who drives does not */
     _Atomic int sleeping_threads; /* threads asleep in the devices' descriptors */
     int sleeping_callers;         /* of these inside a blocking call; under the lock */

@@ -20,6 +20,9 @@
 #include "protocol/worker.h"
 
 #define TRYLOCK_TRIES 100 /* who wants the lock for a moment has left it by then */
+/* Yields after which who was woken for the lock has come to run, unless this thread's real-time
+ * policy keeps it from the only core. */
+#define LET_IN_TRIES 1000
 /* between two looks at what has no descriptor: a shared segment, a device that must be polled */
 #define POLL_INTERVAL_NS (50 * BR_US)
 
@@ -95,7 +98,8 @@ void br_progress_lock(struct br_context *context)
 {
     atomic_fetch_add(&context->lock_waiters, 1);
     pthread_mutex_lock(&context->lock);
-    atomic_fetch_sub(&context->lock_waiters, 1);
+    atomic_fetch_add(&context->lock_turns, 1);
+    atomic_fetch_sub(&context->lock_waiters, 1); /* the last, so that nobody waits for one less */
     br_progress_disarm(context);
 }
 
@@ -111,7 +115,12 @@ void br_progress_lock_last(struct br_context *context)
 
 void br_progress_let_in(const struct br_context *context, bool last)
 {
-    while (atomic_load(&context->lock_waiters))
+    uint32_t waiters = (uint32_t)atomic_load(&context->lock_waiters);
+    uint32_t before = atomic_load(&context->lock_turns);
+
+    for (int i = 0; i < LET_IN_TRIES && atomic_load(&context->lock_waiters) &&
+                    atomic_load(&context->lock_turns) - before < waiters;
+         i++)
         sched_yield();
     for (int i = 0; last && i < TRYLOCK_TRIES && atomic_load(&context->last_waits); i++)
         sched_yield();

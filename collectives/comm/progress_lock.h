@@ -57,8 +57,9 @@ static inline void br_progress_unlock(struct br_context *context)
     pthread_mutex_unlock(&context->lock);
 }
 
-/* Without the lock, which those have had when this returns that waited for it in
- * br_progress_lock(). last: the progress thread as well, unless another thread keeps it. */
+/* Without the lock, which those have had when this returns that waited for it in br_progress_lock()
+ * when it was called, and where `last` is true the progress thread as well. Not when another thread
+ * keeps the lock, or they do not come to run: this ends after so many yields. */
 void br_progress_let_in(const struct br_context *context, bool last);
 
 /* Called under the lock by a thread that drives for long and must go on: threads that want the lock
@@ -73,7 +74,8 @@ bool br_progress_yield_or_leave(struct br_context *context);
  * lock, which is free meanwhile, so that a caller can take over. */
 void br_progress_sleep(struct br_context *context, uint64_t until);
 
-/* Wakes all threads that sleep, and the progress thread. Any thread. */
+/* Wakes all threads that sleep in br_progress_sleep(). The progress thread is one of them or, while
+ * callers drive, is not there: then it looks when its nap is over. Any thread. */
 void br_progress_wake(struct br_context *context);
 
 #endif
