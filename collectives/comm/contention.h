@@ -23,17 +23,20 @@
 
 /* All zero but for `ranks` and `cores`: nothing is known yet. */
 struct br_contention {
-    uint32_t ranks, cores; /* of the machine; 0: not known */
-    bool contended;        /* other programs keep us from the cores */
-    bool open;             /* a window, which began at `since`, when the process had used `cpu` */
-    uint64_t since, cpu;   /* ns */
+    uint32_t ranks;      /* of this job on the machine; 0: not known */
+    uint32_t cores;      /* of the machine that this process may use; 0: not known */
+    bool contended;      /* other programs keep us from the cores */
+    bool open;           /* a window, which began at `since`, when the process had used `cpu` */
+    uint64_t since, cpu; /* ns */
 };
 
-/* A yield, or some in a row, have taken from `began` to `now`. Returns whether
- * br_contention_judge() has to be called, which needs the time that the process has used
- * (br_clock_process()): a system call. */
+/* A yield has taken from `began` to `now`. Returns whether br_contention_judge() has to be called,
+ * which needs the time that the process has used (br_clock_process()): a system call. A window that
+ * was open for ten times as long as it should before that yield is of a program that was elsewhere:
+ * then nothing is known, and a new one begins. */
 bool br_contention_yielded(const struct br_contention *contention, uint64_t began, uint64_t now);
-void br_contention_judge(struct br_contention *contention, uint64_t now, uint64_t cpu);
+void br_contention_judge(struct br_contention *contention, uint64_t began, uint64_t now,
+                         uint64_t cpu);
 
 /* The thread has slept from `began` to `now`, which is no time of the window. */
 void br_contention_slept(struct br_contention *contention, uint64_t began, uint64_t now);

@@ -115,7 +115,6 @@ struct br_context {
     uint32_t accesses_made; /* without a look at the clock (br_progress_leave()) */
     bool accesses_rest;     /* since the last collective within its call, for the next pass */
     uint32_t yields;        /* of callers that look at a shared segment */
-    uint64_t yielded;       /* ns: when the last of them was timed */
     struct br_progress_counters {
         /* ns, except calls, the number of passes; busy: passes that found something to do */
         uint64_t calls, busy, idle, asleep;

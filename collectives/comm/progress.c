@@ -55,7 +55,7 @@
  * end after a yield or two, and a core that has a rank too many holds up all ranks until a pass
  * moves one of them (section 5). */
 #define YIELDS       256
-#define TIMED_YIELDS 4 /* of these between two looks at the clock, which costs a tenth of one */
+#define TIMED_YIELDS 4 /* one of so many is timed; a look at the clock costs a tenth of a yield */
 /* Looks for what a caller waits for without an operation, between two passes. */
 #define AWAIT_LOOKS 16
 
@@ -473,7 +473,7 @@ static void progress_yielded(struct br_context *context, uint64_t began, uint64_
     struct br_contention *contention = &context->settings.contention;
 
     if (br_contention_yielded(contention, began, now))
-        br_contention_judge(contention, now, br_clock_process());
+        br_contention_judge(contention, began, now, br_clock_process());
     br_time_slice_set(contention->contended);
 }
 
@@ -637,14 +637,13 @@ static bool progress_goes_on(struct braid_comm *comm, struct br_operation *op,
 /* Under the lock, by a caller that looks at a shared segment. */
 static void yield_in_round(struct br_context *context)
 {
-    uint64_t now;
+    bool timed = ++context->yields % TIMED_YIELDS == 0;
+    /* only of this yield: between two of them the program may have been elsewhere */
+    uint64_t began = timed ? br_clock_now() : 0;
 
     sched_yield();
-    if (++context->yields % TIMED_YIELDS)
-        return;
-    now = br_clock_now();
-    progress_yielded(context, context->yielded, now);
-    context->yielded = now;
+    if (timed)
+        progress_yielded(context, began, br_clock_now());
 }
 
 /* Asks the shared segment until op is complete, or goes on in the pool; now and then everything
@@ -681,7 +680,12 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
         br_progress_once(context, now);
         br_completion_tell(context, true);
         br_shm_executor_watch(comm->shm, op, now);
-        br_progress_yield(context, now - started > BACK_OFF_AFTER ? BACK_OFF_NS : 0);
+        if (now - started > BACK_OFF_AFTER) {
+            br_progress_yield(context, BACK_OFF_NS);
+            br_contention_slept(&context->settings.contention, now, br_clock_now());
+        } else {
+            br_progress_yield(context, 0);
+        }
         if (going_on && now - started > op->wait && !context->worker->failed &&
             progress_goes_on(comm, op, going_on)) {
             rc = 1;

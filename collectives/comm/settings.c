@@ -142,7 +142,7 @@ void br_settings_apply_local(struct br_settings *s)
     index = ranks == e->local_size ? e->local_rank : ranks == e->size ? e->rank : UINT32_MAX;
     br_cpu_affinity_choose(&s->cpu_affinity, index, (uint32_t)ranks);
     s->contention.ranks = (uint32_t)ranks;
-    s->contention.cores = (uint32_t)cores;
+    s->contention.cores = (uint32_t)(cores < br_numa_cpus() ? cores : br_numa_cpus());
     if (s->spin_default)
         s->spin = default_spin(s->oversubscribed, ranks, cores);
     if (s->cache_default)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -288,6 +289,25 @@ static void settings_read__ranks_of_a_machine_have_different_seats(void **state)
     assert_int_equal(settings.cpu_affinity.cpu, -1);
 }
 
+/* A control group, or a launcher, may have left the job some of the machine's cores. */
+static void settings_read__contention_is_for_cores_that_may_be_used(void **state)
+{
+    cpu_set_t all, one;
+
+    (void)state;
+    if (sched_getaffinity(0, sizeof all, &all) || CPU_COUNT(&all) < 2)
+        skip();
+    job("mesh", "8");
+    reads(NULL);
+    assert_int_equal(settings.contention.cores, CPU_COUNT(&all));
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    reads(NULL);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(settings.contention.cores, 1);
+}
+
 static void settings_read__topology(void **state)
 {
     (void)state;
@@ -417,6 +437,8 @@ int main(void)
                                forget_environment),
         cmocka_unit_test_setup(settings_read__bad_configuration, forget_environment),
         cmocka_unit_test_setup(settings_read__ranks_of_a_machine_have_different_seats,
+                               forget_environment),
+        cmocka_unit_test_setup(settings_read__contention_is_for_cores_that_may_be_used,
                                forget_environment),
         cmocka_unit_test_setup(settings_read__topology, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_topology, forget_environment),
