@@ -12,10 +12,15 @@
 
 #include <stdbool.h>
 
-/* Gives the calling thread the shortest slice, 0.1 ms, or the one again that it had before. Threads
- * that it starts meanwhile have the short one as well. Does nothing in older kernels, for threads
- * with a real-time policy, and where it is forbidden. Costs a system call or two when something
- * changes. Any thread. */
+/* Gives the calling thread the shortest slice, 0.1 ms, or the one again that it had before. Does
+ * nothing in older kernels, for threads of another policy than SCHED_OTHER, and where it is
+ * forbidden. A thread that is started meanwhile inherits the short slice; when it was here itself
+ * with true and then with false, it has the default. Costs a system call while threads have short
+ * slices, and two or three more when something changes. Any thread. */
 void br_time_slice_set(bool is_short);
+
+/* Gives all threads of this process theirs again that have the shortest one by
+ * br_time_slice_set(), wherever they are now. Any thread. */
+void br_time_slice_restore_all(void);
 
 #endif

@@ -32,6 +32,8 @@
 #include "protocol/worker.h"
 
 #define NAP (2 * BR_MS) /* of the progress thread while callers drive */
+/* Without a caller for so long, what is known of other programs is forgotten (section 5). */
+#define QUIET (10 * BR_CONTENTION_WINDOW)
 /* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner,
  * as beside a busy program a yield may cost milliseconds (section 5). */
 #define YIELD_AFTER (200 * BR_US)
@@ -215,10 +217,29 @@ void br_progress_caller_leaves(struct br_context *context)
         progress_unpark(context);
 }
 
+/* Under the lock, at the end of a turn of the progress thread that began at `now`. Where no caller
+ * has been for long, the threads that waited here have the slices again that they had. `seen`: of
+ * caller_waits, since *quiet_since; that is 0 when it was not yet quiet. */
+static void progress_choose_slices(struct br_context *context, uint64_t now, uint64_t seen,
+                                   uint64_t *quiet_since)
+{
+    struct br_contention *contention = &context->settings.contention;
+
+    if (atomic_load(&context->caller_waits) != seen || atomic_load(&context->callers)) {
+        *quiet_since = 0;
+    } else if (!*quiet_since) {
+        *quiet_since = now;
+    } else if (contention->contended && now - *quiet_since > QUIET) {
+        contention->contended = contention->open = false;
+        br_time_slice_restore_all();
+    }
+    br_time_slice_set(contention->contended);
+}
+
 static void *progress_thread_main(void *argument)
 {
     struct br_context *context = argument;
-    uint64_t seen = 0, idle_since = 0;
+    uint64_t seen = 0, idle_since = 0, quiet_since = 0;
 
     while (!atomic_load(&context->stop)) {
         uint64_t now, waits = atomic_load(&context->caller_waits);
@@ -226,6 +247,7 @@ static void *progress_thread_main(void *argument)
 
         if (waits != seen) {
             seen = waits;
+            quiet_since = 0;
             progress_nap();
             continue;
         }
@@ -244,7 +266,7 @@ static void *progress_thread_main(void *argument)
             idle_since = now;
         else if (now - idle_since > context->settings.spin)
             br_progress_sleep(context, UINT64_MAX);
-        br_time_slice_set(context->settings.contention.contended);
+        progress_choose_slices(context, now, seen, &quiet_since);
         br_progress_unlock(context);
         if (context->settings.oversubscribed || (idle_since && now - idle_since > YIELD_AFTER))
             sched_yield();
@@ -303,6 +325,7 @@ void br_progress_stop(struct br_context *context)
     if (context->wake_fd >= 0)
         close(context->wake_fd);
     context->wake_fd = -1;
+    br_time_slice_restore_all(); /* of callers, which go on without this context */
 }
 
 /* ---- callers --------------------------------------------------------------------------------- */
