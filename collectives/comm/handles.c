@@ -280,9 +280,9 @@ static int not_one(const char *name)
 static int handles_find(struct braid_op *handle, const char *name, enum handle_kind *kind,
                         struct br_operation **op)
 {
+    *kind = handle_look(handle, op);
     if (!handle)
         return br_error(EINVAL, "%s: no operation", name);
-    *kind = handle_look(handle, op);
     return *kind == HANDLE_VOID ? not_one(name)
                                 : br_comm_check(br_handle_context((uintptr_t)handle)->world, name);
 }
