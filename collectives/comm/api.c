@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public calls: check the arguments, make an operation of them, submit it, wait if the caller
- * blocks. */
+/* The public calls of collectives: check the arguments, make an operation of them, submit it, wait
+ * if the caller blocks. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,7 +11,6 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "base/trace.h"
-#include "collectives/comm/access.h"
 #include "collectives/comm/api.h"
 #include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
@@ -19,13 +18,11 @@
 #include "collectives/comm/context.h"
 #include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/handles.h"
-#include "collectives/comm/message.h"
+#include "collectives/comm/memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/reductions.h"
-#include "collectives/engine/group.h"
 #include "collectives/engine/operation.h"
-#include "collectives/comm/memory.h"
 #include "collectives/schedule/type.h"
 
 /* What this rank reads and writes in a call; 0: it does not. */
@@ -190,8 +187,7 @@ static int api_submit_and_wait(struct br_operation *op, struct braid_op **out)
     return braid_wait(handle, -1);
 }
 
-/* Submits; blocks if nobody else will hear of the end. */
-static int api_submit(struct br_operation *op, struct braid_op **out)
+int br_api_submit(struct br_operation *op, struct braid_op **out)
 {
     if (br_call_group_is_open())
         return br_call_group_add(op, out);
@@ -322,7 +318,7 @@ int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out
 
     op->persistent = persistent;
     if (!persistent)
-        return api_submit(op, out);
+        return br_api_submit(op, out);
     rc = br_comm_prepare_operation(op);
     if (rc)
         br_comm_put_operation(op);
@@ -553,349 +549,4 @@ int braid_barrier_init(struct braid_comm *comm, const struct braid_options *opti
 {
     return api_call(comm, "braid_barrier_init", &(struct br_api_even){.collective = BR_BARRIER},
                     options, true, op);
-}
-
-/* ---- point to point -------------------------------------------------------------------------- */
-
-static int api_check_p2p(struct braid_comm *comm, const char *name, const struct br_api_point *p)
-{
-    bool access = p->kind >= BR_OPERATION_PUT && p->kind != BR_OPERATION_FLUSH;
-    int peer = access ? (p->key ? (int)p->key->rank : 0) : p->peer;
-    int ranks = p->key ? comm->context->size : comm->size; /* a key is of the job */
-
-    if (access && !p->key)
-        return br_error(EINVAL, "%s: no key", name);
-    if (peer < (p->learns ? BRAID_ANY_SOURCE : 0) || peer >= ranks)
-        return br_error(EINVAL, "%s: peer is %d, ranks are 0 to %d", name, peer, ranks - 1);
-    if (p->bytes && !p->send && !p->recv)
-        return br_error(EINVAL, "%s: memory is NULL", name);
-    if (p->key && (p->offset > p->key->bytes || p->bytes > p->key->bytes - p->offset))
-        return br_error(EACCES, "%s: [%llu, +%zu) is not in a region of %llu bytes", name,
-                        (unsigned long long)p->offset, p->bytes, (unsigned long long)p->key->bytes);
-    return 0;
-}
-
-/* May a call end before it becomes an operation? Not if it has a `done`, which is called by who
- * drives, nor in a group, whose calls go together, nor with a timeline, which shows operations, nor
- * with memory of a GPU, which is the engine's. */
-static bool api_may_be_at_once(const struct br_context *context, const struct br_api_point *p,
-                               const struct braid_options *options)
-{
-    return (context->shares_host || p->kind == BR_OPERATION_SEND) && !(options && options->done) &&
-           !br_call_group_is_open() &&
-           !atomic_load_explicit(&context->trace, memory_order_relaxed) &&
-           !(context->gpus && context->gpu->gpu_of(p->send ? p->send : p->recv));
-}
-
-/* What of a message or an access the engine still has to do. */
-struct api_left {
-    bool only_value; /* of a put: its bytes stand */
-    bool awaited;    /* a receive that has taken `number` already (message.h) */
-    uint64_t number;
-};
-
-/* What ends within its call needs no operation, nor do receives that are posted (posted.h). true:
- * there is none, with *rc. */
-static bool api_at_once(struct braid_comm *comm, const struct br_api_point *p,
-                        const struct braid_options *options, struct braid_op **out,
-                        struct api_left *left, int *rc)
-{
-    struct braid_op **handle = out && !(options && options->wait_ms) ? out : NULL;
-
-    if (!api_may_be_at_once(comm->context, p, options))
-        return false;
-    if (p->key) {
-        enum br_access_left access = br_access_carry_out(comm, p, handle);
-
-        left->only_value = access == BR_ACCESS_VALUE;
-        if (access != BR_ACCESS_ENDED)
-            return false;
-    } else {
-        enum br_message_left message =
-            br_message_carry_out(comm, p, options, handle, &left->number);
-
-        left->awaited = message == BR_MESSAGE_AWAITED;
-        *rc = 0;
-        if (message == BR_MESSAGE_POSTED)
-            return true;
-        if (message != BR_MESSAGE_ENDED)
-            return false;
-    }
-    *rc = 0;
-    if (handle && !*handle && !(*handle = br_handle_in_pool(comm, p, options))) {
-        *rc = -ENOMEM;
-        if (!p->key)
-            br_message_lost(comm);
-    }
-    if (atomic_load_explicit(&comm->context->ends_fd, memory_order_relaxed) >= 0)
-        br_completion_show_one(comm->context);
-    return true;
-}
-
-void br_api_fill_point(const struct braid_comm *comm, const struct br_api_point *p,
-                       const struct braid_options *options, struct br_operation *op)
-{
-    br_api_apply_options(comm, options, op);
-    op->kind = p->kind;
-    op->peer = p->key ? (int)p->key->rank : p->peer;
-    op->count = p->bytes;
-    op->send = p->send;
-    op->recv = p->recv;
-    op->send_bytes = p->send ? p->bytes : 0;
-    op->recv_bytes = p->recv ? p->bytes : 0;
-    op->operands = p->operands;
-    if (p->notify) {
-        op->notifies = true;
-        op->notify = *p->notify;
-    }
-    op->learns = p->learns;
-    op->received = p->received;
-    if (p->learns && options)
-        op->tag_ignore = options->tag_ignore;
-    if (p->claimed) {
-        op->claimed = true;
-        op->claim = p->claimed->message;
-        op->tag = p->claimed->tag;
-    }
-    if (p->key) {
-        op->key = *p->key;
-        op->offset = p->offset;
-    }
-}
-
-static int api_submit_point(struct braid_comm *comm, const char *name, const struct br_api_point *p,
-                            struct api_left *left, const struct braid_options *options,
-                            struct braid_op **out)
-{
-    BR_DISABLE_CANCELLATION;
-    struct br_operation *op;
-    int rc;
-
-    if (comm->context->gpus && api_at_once(comm, p, options, out, left, &rc))
-        return rc;
-    op = br_comm_get_operation(comm);
-    if (!op && left->awaited)
-        br_message_lost(comm);
-    if (!op)
-        return -ENOMEM;
-    br_api_fill_point(comm, p, options, op);
-    if (left->only_value)
-        op->count = op->send_bytes = 0;
-    if (left->awaited) {
-        op->awaited = op->claimed = true;
-        op->claim = left->number;
-    }
-    rc = br_comm_probe_memory(name, op);
-    if (rc) {
-        br_comm_put_operation(op);
-        return rc;
-    }
-    return api_submit(op, out);
-}
-
-/* Cancellation is disabled from where the call goes on to the engine (base/process.h, note 5), and
- * where the driver of GPUs may be asked about memory. */
-static int api_p2p(struct braid_comm *comm, const char *name, const struct br_api_point *p,
-                   const struct braid_options *options, struct braid_op **out)
-{
-    struct api_left left = {0};
-    struct braid_options copy;
-    int rc = br_comm_check(comm, name);
-
-    if (out)
-        *out = NULL;
-    if (!rc)
-        rc = api_check_p2p(comm, name, p);
-    if (!rc)
-        rc = br_api_check_options(name, &options, &copy);
-    if (!rc && br_api_blocks(options, out))
-        rc = br_completion_may_block(name);
-    if (rc || (!comm->context->gpus && api_at_once(comm, p, options, out, &left, &rc)))
-        return rc;
-    return api_submit_point(comm, name, p, &left, options, out);
-}
-
-int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
-               const struct braid_options *options, struct braid_op **op)
-{
-    return api_p2p(comm, "braid_send",
-                   &(struct br_api_point){
-                       .kind = BR_OPERATION_SEND, .send = memory, .bytes = bytes, .peer = peer},
-                   options, op);
-}
-
-int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
-               const struct braid_options *options, struct braid_op **op)
-{
-    return api_p2p(comm, "braid_recv",
-                   &(struct br_api_point){
-                       .kind = BR_OPERATION_RECV, .recv = memory, .bytes = bytes, .peer = peer},
-                   options, op);
-}
-
-int braid_recv_any(struct braid_comm *comm, void *memory, size_t capacity, int peer,
-                   const struct braid_options *options, struct braid_received *received,
-                   struct braid_op **op)
-{
-    size_t room;
-    int rc = received ? br_sized_room("braid_recv_any", "braid_received", received,
-                                      sizeof *received, &room)
-                      : 0;
-
-    if (op)
-        *op = NULL;
-    return rc ? rc
-              : api_p2p(comm, "braid_recv_any",
-                        &(struct br_api_point){.kind = BR_OPERATION_RECV,
-                                               .recv = memory,
-                                               .bytes = capacity,
-                                               .peer = peer,
-                                               .learns = true,
-                                               .received = received},
-                        options, op);
-}
-
-int braid_recv_claimed(struct braid_comm *comm, void *memory, const struct braid_received *received,
-                       const struct braid_options *options, struct braid_op **op)
-{
-    const char *name = "braid_recv_claimed";
-    struct braid_received claimed;
-    int rc = received ? br_sized_read(name, "braid_received", received, sizeof claimed,
-                                      sizeof claimed, &claimed)
-                      : br_error(EINVAL, "%s: received is NULL", name);
-
-    if (op)
-        *op = NULL;
-    return rc ? rc
-              : api_p2p(comm, name,
-                        &(struct br_api_point){.kind = BR_OPERATION_RECV,
-                                               .recv = memory,
-                                               .bytes = claimed.bytes,
-                                               .peer = claimed.peer,
-                                               .claimed = &claimed},
-                        options, op);
-}
-
-static int api_put(struct braid_comm *comm, const char *name, const void *memory, size_t bytes,
-                   const struct braid_key *key, uint64_t offset, const struct br_notify *notify,
-                   const struct braid_options *options, struct braid_op **op)
-{
-    return api_p2p(comm, name,
-                   &(struct br_api_point){.kind = BR_OPERATION_PUT,
-                                          .send = memory,
-                                          .bytes = bytes,
-                                          .peer = -1,
-                                          .key = key,
-                                          .offset = offset,
-                                          .notify = notify},
-                   options, op);
-}
-
-int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
-              const struct braid_key *key, uint64_t offset, const struct braid_options *options,
-              struct braid_op **op)
-{
-    return api_put(comm, "braid_put", memory, bytes, key, offset, NULL, options, op);
-}
-
-int braid_put_notify(struct braid_comm *comm, const void *memory, size_t bytes,
-                     const struct braid_key *key, uint64_t offset, uint64_t value,
-                     const struct braid_options *options, struct braid_op **op)
-{
-    const char *name = "braid_put_notify";
-    int rc = br_comm_check(comm, name);
-    struct br_notify notify = {.value = value};
-
-    if (op)
-        *op = NULL;
-    if (!rc && key && br_group_rank_of(comm->group, (int)key->rank) < 0)
-        rc = br_error(EINVAL, "%s: rank %u of the job is no member of the communicator", name,
-                      key->rank);
-    if (rc)
-        return rc;
-    notify.group = comm->group->number;
-    return api_put(comm, name, memory, bytes, key, offset, &notify, options, op);
-}
-
-int braid_put_signal(struct braid_comm *comm, const void *memory, size_t bytes,
-                     const struct braid_key *key, uint64_t offset, const struct braid_key *signal,
-                     uint64_t signal_offset, enum braid_signal how, uint64_t value,
-                     const struct braid_options *options, struct braid_op **op)
-{
-    const char *name = "braid_put_signal";
-    struct br_notify notify = {.value = value,
-                               .offset = signal_offset,
-                               .operation =
-                                   how == BRAID_SIGNAL_SET ? BR_ATOMIC_SET : BR_ATOMIC_ADD};
-    int rc = 0;
-
-    if (op)
-        *op = NULL;
-    if (!key || !signal)
-        rc = br_error(EINVAL, "%s: no key", name);
-    else if (key->rank != signal->rank)
-        rc = br_error(EINVAL, "%s: the bytes are for rank %u and the number is of rank %u", name,
-                      key->rank, signal->rank);
-    else if ((unsigned)how > BRAID_SIGNAL_SET)
-        rc = br_error(EINVAL, "%s: there is no way %d to change a number", name, (int)how);
-    else if (signal_offset > signal->bytes || sizeof value > signal->bytes - signal_offset)
-        rc = br_error(EACCES, "%s: [%llu, +8) is not in a region of %llu bytes", name,
-                      (unsigned long long)signal_offset, (unsigned long long)signal->bytes);
-    else if (signal->check != key->check)
-        rc = br_error(EACCES, "%s: the keys are of different jobs", name);
-    if (rc)
-        return rc;
-    notify.region = signal->id;
-    return api_put(comm, name, memory, bytes, key, offset, &notify, options, op);
-}
-
-int braid_flush(struct braid_comm *comm, int peer, const struct braid_options *options,
-                struct braid_op **op)
-{
-    return api_p2p(comm, "braid_flush",
-                   &(struct br_api_point){.kind = BR_OPERATION_FLUSH, .peer = peer, .learns = true},
-                   options, op);
-}
-
-int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
-              uint64_t offset, const struct braid_options *options, struct braid_op **op)
-{
-    return api_p2p(comm, "braid_get",
-                   &(struct br_api_point){.kind = BR_OPERATION_GET,
-                                          .recv = memory,
-                                          .bytes = bytes,
-                                          .peer = -1,
-                                          .key = key,
-                                          .offset = offset},
-                   options, op);
-}
-
-int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value,
-                    const struct braid_key *key, uint64_t offset,
-                    const struct braid_options *options, struct braid_op **op)
-{
-    return api_p2p(comm, "braid_fetch_add",
-                   &(struct br_api_point){.kind = BR_OPERATION_ADD,
-                                          .recv = before,
-                                          .bytes = sizeof *before,
-                                          .peer = -1,
-                                          .key = key,
-                                          .offset = offset,
-                                          .operands = {.value = value}},
-                   options, op);
-}
-
-int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compare, uint64_t value,
-                       const struct braid_key *key, uint64_t offset,
-                       const struct braid_options *options, struct braid_op **op)
-{
-    return api_p2p(comm, "braid_compare_swap",
-                   &(struct br_api_point){.kind = BR_OPERATION_SWAP,
-                                          .recv = before,
-                                          .bytes = sizeof *before,
-                                          .peer = -1,
-                                          .key = key,
-                                          .offset = offset,
-                                          .operands = {value, compare}},
-                   options, op);
 }

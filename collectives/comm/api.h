@@ -68,6 +68,10 @@ void br_api_fill_point(const struct braid_comm *comm, const struct br_api_point 
 /* Does a call block? Only where the caller has given no place for a handle and no function. */
 bool br_api_blocks(const struct braid_options *options, struct braid_op **out);
 
+/* Submits an operation that is filled in; blocks if nobody else will hear of its end, which is when
+ * `out` and op->done are NULL. Returns 0, or a negative errno with a message. */
+int br_api_submit(struct br_operation *op, struct braid_op **out);
+
 /* A collective that is filled in begins, and its call blocks if br_api_blocks(). A persistent one
  * is prepared only. On an error the operation is put back. */
 int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out);
