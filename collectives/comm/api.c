@@ -21,6 +21,7 @@
 #include "collectives/comm/memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
+#include "collectives/comm/progress_shm.h"
 #include "collectives/comm/reductions.h"
 #include "collectives/engine/operation.h"
 #include "collectives/schedule/type.h"

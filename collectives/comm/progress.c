@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who drives progress (doc/design/progress.md). Above transport/, only this file, progress_lock.c,
- * bootstrap.c, comm.c and protocol/bootstrap/ know threads and a clock. */
+/* Passes of the progress loop, and how a caller makes them that waits (doc/design/progress.md). */
 #include "collectives/comm/progress.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cpu_affinity.h"
-#include "base/error.h"
-#include "base/log.h"
 #include "base/process.h"
 #include "base/ring.h"
-#include "base/thread.h"
 #include "base/time_slice.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
@@ -28,20 +19,8 @@
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
 #include "collectives/engine/operation.h"
-#include "collectives/shm/executor.h"
 #include "protocol/worker.h"
 
-#define NAP (2 * BR_MS) /* of the progress thread while callers drive */
-/* Without a caller for so long, what is known of other programs is forgotten (section 5). */
-#define QUIET (10 * BR_CONTENTION_WINDOW)
-/* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner,
- * as beside a busy program a yield may cost milliseconds (section 5). */
-#define YIELD_AFTER (200 * BR_US)
-/* After so long a wait for shared memory the core is given away, for BACK_OFF_NS at a time. */
-#define BACK_OFF_AFTER (10 * BR_MS)
-#define BACK_OFF_NS    (50 * BR_US)
-/* Looks at shared memory between two passes of the progress loop. */
-#define LOOK 256
 /* Calls that were done at once make a pass when the last one is so old (section 3). */
 #define PASS_AFTER (20 * BR_US)
 /* Bytes of an access that may wait for the next pass. Measured over TCP: with 32 KiB a call that
@@ -53,11 +32,6 @@
 #define ACCESS_PART 4096u
 /* Passes of a waiting caller without a look at the clock, which costs as much as half a pass. */
 #define PASSES 8
-/* Yields while shared memory is looked at, over all operations, between two passes: most operations
- * end after a yield or two, and a core that has a rank too many holds up all ranks until a pass
- * moves one of them (section 5). */
-#define YIELDS       256
-#define TIMED_YIELDS 4 /* one of so many is timed; a look at the clock costs a tenth of a yield */
 /* Looks for what a caller waits for without an operation, between two passes. */
 #define AWAIT_LOOKS 16
 
@@ -104,10 +78,8 @@ static int accept_submissions(struct br_context *context, uint64_t now)
     return n;
 }
 
-/* `passes` passes, of which `worked` have found something to do, have taken this long. Those within
- * check_shm() are not timed: a clock costs as much as a look at the shared segment. */
-static void progress_account(struct br_context *context, uint64_t time, uint32_t passes,
-                             uint32_t worked)
+void br_progress_account(struct br_context *context, uint64_t time, uint32_t passes,
+                         uint32_t worked)
 {
     uint64_t busy = worked == passes ? time : time / passes * worked;
 
@@ -185,149 +157,6 @@ static inline bool is_reached(struct br_context *context, const struct goal *goa
            atomic_load_explicit(&goal->op->handle, memory_order_relaxed) != goal->handle;
 }
 
-/* ---- the progress thread --------------------------------------------------------------------- */
-
-static void progress_nap(void)
-{
-    struct timespec t = {0, NAP};
-
-    nanosleep(&t, NULL);
-}
-
-/* Until no caller drives any more. */
-static void progress_park(struct br_context *context)
-{
-    atomic_store(&context->parked, true);
-    if ((!atomic_load(&context->callers) || atomic_load(&context->stop)) &&
-        atomic_exchange(&context->parked, false))
-        return;
-    while (sem_wait(&context->unpark) && errno == EINTR)
-        ;
-}
-
-static void progress_unpark(struct br_context *context)
-{
-    if (atomic_load(&context->parked) && atomic_exchange(&context->parked, false))
-        sem_post(&context->unpark);
-}
-
-void br_progress_caller_leaves(struct br_context *context)
-{
-    if (atomic_fetch_sub(&context->callers, 1) == 1)
-        progress_unpark(context);
-}
-
-/* Under the lock, at the end of a turn of the progress thread that began at `now`. Where no caller
- * has been for long, the threads that waited here have the slices again that they had. `seen`: of
- * caller_waits, since *quiet_since; that is 0 when it was not yet quiet. */
-static void progress_choose_slices(struct br_context *context, uint64_t now, uint64_t seen,
-                                   uint64_t *quiet_since)
-{
-    struct br_contention *contention = &context->settings.contention;
-
-    if (atomic_load(&context->caller_waits) != seen || atomic_load(&context->callers)) {
-        *quiet_since = 0;
-    } else if (!*quiet_since) {
-        *quiet_since = now;
-    } else if (contention->contended && now - *quiet_since > QUIET) {
-        contention->contended = contention->open = false;
-        br_time_slice_restore_all();
-    }
-    br_time_slice_set(contention->contended);
-}
-
-static void *progress_thread_main(void *argument)
-{
-    struct br_context *context = argument;
-    uint64_t seen = 0, idle_since = 0, quiet_since = 0;
-
-    while (!atomic_load(&context->stop)) {
-        uint64_t now, waits = atomic_load(&context->caller_waits);
-        bool worked;
-
-        if (waits != seen) {
-            seen = waits;
-            quiet_since = 0;
-            progress_nap();
-            continue;
-        }
-        if (atomic_load(&context->callers) > 0) {
-            progress_park(context);
-            continue;
-        }
-        br_progress_lock_last(context);
-        now = br_clock_now();
-        worked = br_progress_once(context, now) > 0;
-        progress_account(context, br_clock_now() - now, 1, worked);
-        worked = br_completion_tell(context, false) || worked;
-        if (worked)
-            idle_since = 0;
-        else if (!idle_since)
-            idle_since = now;
-        else if (now - idle_since > context->settings.spin)
-            br_progress_sleep(context, UINT64_MAX);
-        progress_choose_slices(context, now, seen, &quiet_since);
-        br_progress_unlock(context);
-        if (context->settings.oversubscribed || (idle_since && now - idle_since > YIELD_AFTER))
-            sched_yield();
-    }
-    return NULL;
-}
-
-static int pin_progress_thread(struct br_context *context)
-{
-    int cpu = context->settings.pin_cpu, rc;
-    cpu_set_t set;
-
-    if (cpu < 0)
-        return 0;
-    CPU_ZERO(&set);
-    if (cpu < CPU_SETSIZE)
-        CPU_SET((size_t)cpu, &set);
-    rc = pthread_setaffinity_np(context->progress_thread, sizeof set, &set);
-    return rc ? br_error(rc, "rank %d: the worker thread cannot run on CPU %d (BRAID_PIN_CPU): %s",
-                         context->rank, cpu, strerror(rc))
-              : 0;
-}
-
-int br_progress_start(struct br_context *context)
-{
-    int rc;
-
-    context->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (context->wake_fd < 0)
-        return br_error(errno, "rank %d: eventfd: %s", context->rank, strerror(errno));
-    rc = br_thread_start(&context->progress_thread, progress_thread_main, context);
-    if (rc) {
-        br_progress_stop(context);
-        return br_error(rc, "rank %d: cannot start the worker thread: %s", context->rank,
-                        strerror(rc));
-    }
-    context->has_progress_thread = true;
-    rc = pin_progress_thread(context);
-    if (rc)
-        br_progress_stop(context);
-    return rc;
-}
-
-void br_progress_stop(struct br_context *context)
-{
-    uint64_t one = 1;
-
-    if (context->has_progress_thread) {
-        atomic_store(&context->stop, true);
-        progress_unpark(context);
-        if (write(context->wake_fd, &one, sizeof one) < 0)
-            br_log_debug("rank %d: the wake-up counter is full", context->rank);
-        pthread_join(context->progress_thread, NULL);
-        context->has_progress_thread = false;
-    }
-    if (context->wake_fd >= 0)
-        close(context->wake_fd);
-    context->wake_fd = -1;
-    br_time_slice_restore_all(); /* of callers, which go on without this context */
-}
-
 /* ---- callers --------------------------------------------------------------------------------- */
 
 /* With the lock the engine takes the operation at once, unless one of this thread is on its way
@@ -352,6 +181,12 @@ static void hand_in(struct br_operation *op, bool locked, uint64_t now)
         if (!locked)
             br_progress_unlock(context);
     }
+}
+
+void br_progress_caller_leaves(struct br_context *context)
+{
+    if (atomic_fetch_sub(&context->callers, 1) == 1)
+        br_progress_unpark(context);
 }
 
 static bool is_message(const struct br_operation *op)
@@ -490,8 +325,7 @@ static void wait_for_lock_owner(struct br_context *context, const struct goal *g
     atomic_fetch_sub(&context->waiters, 1);
 }
 
-/* Under the lock: yields have taken from `began` to `now`. */
-static void progress_yielded(struct br_context *context, uint64_t began, uint64_t now)
+void br_progress_yielded(struct br_context *context, uint64_t began, uint64_t now)
 {
     struct br_contention *contention = &context->settings.contention;
 
@@ -510,7 +344,7 @@ static uint64_t progress_make_room(struct br_context *context, uint64_t now)
         return br_clock_now();
     sched_yield();
     back = br_clock_now();
-    progress_yielded(context, now, back);
+    br_progress_yielded(context, now, back);
     return back;
 }
 
@@ -531,7 +365,7 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
         reached = is_reached(context, goal);
         if (reached || passes == PASSES || worked || context->settings.oversubscribed) {
             now = br_clock_now();
-            progress_account(context, now - began, passes, worked < passes ? worked : passes);
+            br_progress_account(context, now - began, passes, worked < passes ? worked : passes);
             if (worked || reached) {
                 idle_since = now;
             } else if (now - idle_since > context->settings.spin) {
@@ -541,7 +375,7 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
                 idle_since = br_clock_now();
                 br_contention_slept(&context->settings.contention, now, idle_since);
                 now = idle_since;
-            } else if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
+            } else if (context->settings.oversubscribed || now - idle_since > BR_YIELD_AFTER) {
                 now = progress_make_room(context, now);
             }
             began = now;
@@ -635,156 +469,6 @@ void br_progress_signal(struct br_context *context)
     br_progress_unlock(context);
     br_progress_wake(context);
     wake_waiters(context);
-}
-
-/* The caller does not wait any longer: an operation of the pool takes the place of op. */
-static bool progress_goes_on(struct braid_comm *comm, struct br_operation *op,
-                             struct br_going_on *going_on)
-{
-    struct br_operation *next = going_on->make(going_on);
-
-    if (!next)
-        return false;
-    next->sequence = op->sequence;
-    next->order = op->order;
-    next->deadline = op->deadline;
-    next->shm_role = BR_SHM_ROLE_COLLECTIVE;
-    br_comm_use_memory(comm, next);
-    atomic_fetch_add(&comm->outstanding, 1);
-    atomic_store(&next->state, BR_OPERATION_SUBMITTED);
-    br_shm_executor_go_on(comm->shm, next);
-    going_on->op = next;
-    return true;
-}
-
-/* Under the lock, by a caller that looks at a shared segment. */
-static void yield_in_round(struct br_context *context)
-{
-    bool timed = ++context->yields % TIMED_YIELDS == 0;
-    /* only of this yield: between two of them the program may have been elsewhere */
-    uint64_t began = timed ? br_clock_now() : 0;
-
-    sched_yield();
-    if (timed)
-        progress_yielded(context, began, br_clock_now());
-}
-
-/* Asks the shared segment until op is complete, or goes on in the pool; now and then everything
- * else is served, and deadlines are looked at. */
-static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
-{
-    struct br_context *context = comm->context;
-    bool yield = context->settings.oversubscribed;
-    /* set at the first look: a clock costs as much as the rest of an operation */
-    uint64_t started = 0;
-    uint32_t looks = 0;
-    int rc;
-
-    while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
-        uint64_t now;
-
-        if (yield)
-            yield_in_round(context);
-        if (++looks % (yield ? LOOK / 16 : LOOK) && !(yield && context->yields % YIELDS == 0))
-            continue;
-        now = br_clock_now();
-        if (!started) {
-            started = now;
-            op->deadline = now + op->timeout;
-            atomic_fetch_add(&comm->outstanding, 1);
-            atomic_fetch_add(&context->callers, 1);
-            br_comm_use_memory(comm, op);
-            /* not before: most operations end without a look at the devices */
-            br_progress_disarm(context);
-        }
-        yield = context->settings.oversubscribed || now - started > YIELD_AFTER;
-        if (yield)
-            br_cpu_affinity_take(&context->settings.cpu_affinity, now);
-        br_progress_once(context, now);
-        br_completion_tell(context, true);
-        br_shm_executor_watch(comm->shm, op, now);
-        if (now - started > BACK_OFF_AFTER) {
-            br_progress_yield(context, BACK_OFF_NS);
-            br_contention_slept(&context->settings.contention, now, br_clock_now());
-        } else {
-            br_progress_yield(context, 0);
-        }
-        if (going_on && now - started > op->wait && !context->worker->failed &&
-            progress_goes_on(comm, op, going_on)) {
-            rc = 1;
-            break;
-        }
-    }
-    if (started) {
-        br_comm_unuse_memory(comm, op);
-        br_progress_caller_leaves(context);
-        atomic_fetch_sub(&comm->outstanding, 1);
-    }
-    return rc;
-}
-
-static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
-                              struct br_going_on *going_on)
-{
-    struct br_worker *w = comm->context->worker;
-    int rc = check_shm(comm, op, going_on);
-
-    if (rc > 0)
-        return;
-    if (rc < 0)
-        br_worker_fail(w, -rc, br_error_message());
-    comm->shm->busy = false;
-    op->status = w->failed;
-    snprintf(op->message, sizeof op->message, "%s", w->message);
-}
-
-/* Under the lock, which this releases: where collectives follow each other in their calls, the
- * progress thread naps and nobody else makes the pass that accesses wait for. */
-__attribute__((noinline)) static void leave_with_accesses(struct br_context *context)
-{
-    context->accesses_rest = false;
-    leave_by_pass(context, br_clock_now());
-}
-
-bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
-{
-    struct br_context *context = comm->context;
-    bool taken = false, last;
-
-    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) ||
-        pthread_mutex_trylock(&context->lock))
-        return false;
-    op->sequence = comm->next_sequence;
-    if (!context->worker->failed && br_ring_idle(&context->submissions) &&
-        br_list_empty(&comm->deferred) && br_backlog_is_empty(&comm->backlog) &&
-        br_shm_executor_begin(comm->shm, op)) {
-        taken = true;
-        br_comm_next_sequence(comm);
-        op->order = context->next_order++;
-        progress_loop_shm(comm, op, going_on);
-        /* Under the lock nobody else writes it; the progress thread sees that somebody drives. */
-        atomic_store_explicit(&context->caller_waits,
-                              atomic_load_explicit(&context->caller_waits, memory_order_relaxed) +
-                                  1,
-                              memory_order_relaxed);
-        if (going_on && going_on->op)
-            ; /* it counts when it has ended */
-        else if (op->status)
-            comm->failed_operations++;
-        else
-            comm->operations++;
-    }
-    if (context->accesses_rest)
-        leave_with_accesses(context);
-    else
-        br_progress_unlock(context);
-    /* in a loop of small collectives the lock is free too shortly for those who wait for it */
-    last = atomic_load(&context->last_waits);
-    if (last || atomic_load(&context->lock_waiters))
-        br_progress_let_in(context, last);
-    if (taken && going_on && going_on->op) /* the progress thread has not heard of it */
-        br_progress_wake(context);
-    return taken;
 }
 
 void br_progress_try_once(struct br_context *context)

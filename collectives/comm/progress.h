@@ -4,16 +4,21 @@
 #ifndef BR_COLLECTIVES_COMM_PROGRESS_H
 #define BR_COLLECTIVES_COMM_PROGRESS_H
 
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct braid_comm;
+#include "base/clock.h"
+#include "collectives/comm/context.h"
+
 struct braid_op;
 struct br_awaited;
-struct br_context;
-struct br_operation;
+
+/* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner,
+ * as beside a busy program a yield may cost milliseconds (section 5). */
+#define BR_YIELD_AFTER (200 * BR_US)
 
 /* Creates the progress thread and the descriptor that wakes it. Returns 0, or a negative errno with
  * a message. */
@@ -22,6 +27,13 @@ int br_progress_start(struct br_context *context);
 /* Ends the thread and waits for it. */
 void br_progress_stop(struct br_context *context);
 
+/* The progress thread waits until no caller drives any more: none does. */
+static inline void br_progress_unpark(struct br_context *context)
+{
+    if (atomic_load(&context->parked) && atomic_exchange(&context->parked, false))
+        sem_post(&context->unpark);
+}
+
 /* A thread that counts in context->callers does so no longer: the progress thread hears of the
  * last one. */
 void br_progress_caller_leaves(struct br_context *context);
@@ -29,7 +41,17 @@ void br_progress_caller_leaves(struct br_context *context);
 /* One pass of the progress loop. Under the lock. Returns how much was done. */
 int br_progress_once(struct br_context *context, uint64_t now);
 
-/* The same, unless another thread holds the lock. Calls `done` of what has ended. */
+/* Under the lock: `passes` passes, of which `worked` have found something to do, have taken `time`
+ * ns. Passes between looks at a shared segment are not timed: a clock costs as much as a look. */
+void br_progress_account(struct br_context *context, uint64_t time, uint32_t passes,
+                         uint32_t worked);
+
+/* Under the lock: yields of the core have taken from `began` to `now`, which may say that other
+ * programs want it. */
+void br_progress_yielded(struct br_context *context, uint64_t began, uint64_t now);
+
+/* The same as br_progress_once(), unless another thread holds the lock. Calls `done` of what has
+ * ended. */
 void br_progress_try_once(struct br_context *context);
 
 /* An operation of the communicator is over: its result can be taken, or it is given back if nobody
@@ -70,19 +92,5 @@ void br_progress_wait_zero(struct br_context *context, const _Atomic int *count,
 uint64_t br_progress_event_count(const struct br_context *context);
 void br_progress_wait_event(struct br_context *context, uint64_t seen, uint64_t most);
 void br_progress_signal(struct br_context *context);
-
-/* For a caller of br_progress_shm() that does not wait for longer than op->wait. */
-struct br_going_on {
-    /* under the lock: an operation of the pool that is the same call; NULL: there is none, so wait
-     * on */
-    struct br_operation *(*make)(struct br_going_on *going_on);
-    struct br_operation *op; /* made, and under way; NULL: the operation has ended */
-};
-
-/* Runs a small collective of one host in the calling thread (executor.h). Returns false when that
- * is not possible now; then the operation is submitted like any other. going_on: NULL if the caller
- * waits for as long as it takes. */
-bool br_progress_shm(struct braid_comm *comm, struct br_operation *op,
-                     struct br_going_on *going_on);
 
 #endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Small collectives of one host, each run by its caller until it has ended
+ * (doc/design/progress.md). */
+#include "collectives/comm/progress_shm.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/cpu_affinity.h"
+#include "base/error.h"
+#include "base/ring.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/memory.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/comm/progress.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/operation.h"
+#include "collectives/shm/executor.h"
+#include "protocol/worker.h"
+
+/* After so long a wait for shared memory the core is given away, for BACK_OFF_NS at a time. */
+#define BACK_OFF_AFTER (10 * BR_MS)
+#define BACK_OFF_NS    (50 * BR_US)
+/* Looks at shared memory between two passes of the progress loop. */
+#define LOOK 256
+/* Yields while shared memory is looked at, over all operations, between two passes: most operations
+ * end after a yield or two, and a core that has a rank too many holds up all ranks until a pass
+ * moves one of them (section 5). */
+#define YIELDS       256
+#define TIMED_YIELDS 4 /* one of so many is timed; a look at the clock costs a tenth of a yield */
+
+/* The caller does not wait any longer: an operation of the pool takes the place of op. */
+static bool progress_goes_on(struct braid_comm *comm, struct br_operation *op,
+                             struct br_going_on *going_on)
+{
+    struct br_operation *next = going_on->make(going_on);
+
+    if (!next)
+        return false;
+    next->sequence = op->sequence;
+    next->order = op->order;
+    next->deadline = op->deadline;
+    next->shm_role = BR_SHM_ROLE_COLLECTIVE;
+    br_comm_use_memory(comm, next);
+    atomic_fetch_add(&comm->outstanding, 1);
+    atomic_store(&next->state, BR_OPERATION_SUBMITTED);
+    br_shm_executor_go_on(comm->shm, next);
+    going_on->op = next;
+    return true;
+}
+
+/* Under the lock, by a caller that looks at a shared segment. */
+static void yield_in_round(struct br_context *context)
+{
+    bool timed = ++context->yields % TIMED_YIELDS == 0;
+    /* only of this yield: between two of them the program may have been elsewhere */
+    uint64_t began = timed ? br_clock_now() : 0;
+
+    sched_yield();
+    if (timed)
+        br_progress_yielded(context, began, br_clock_now());
+}
+
+/* Asks the shared segment until op is complete, or goes on in the pool; now and then everything
+ * else is served, and deadlines are looked at. */
+static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
+{
+    struct br_context *context = comm->context;
+    bool yield = context->settings.oversubscribed;
+    /* set at the first look: a clock costs as much as the rest of an operation */
+    uint64_t started = 0;
+    uint32_t looks = 0;
+    int rc;
+
+    while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
+        uint64_t now;
+
+        if (yield)
+            yield_in_round(context);
+        if (++looks % (yield ? LOOK / 16 : LOOK) && !(yield && context->yields % YIELDS == 0))
+            continue;
+        now = br_clock_now();
+        if (!started) {
+            started = now;
+            op->deadline = now + op->timeout;
+            atomic_fetch_add(&comm->outstanding, 1);
+            atomic_fetch_add(&context->callers, 1);
+            br_comm_use_memory(comm, op);
+            /* not before: most operations end without a look at the devices */
+            br_progress_disarm(context);
+        }
+        yield = context->settings.oversubscribed || now - started > BR_YIELD_AFTER;
+        if (yield)
+            br_cpu_affinity_take(&context->settings.cpu_affinity, now);
+        br_progress_once(context, now);
+        br_completion_tell(context, true);
+        br_shm_executor_watch(comm->shm, op, now);
+        if (now - started > BACK_OFF_AFTER) {
+            br_progress_yield(context, BACK_OFF_NS);
+            br_contention_slept(&context->settings.contention, now, br_clock_now());
+        } else {
+            br_progress_yield(context, 0);
+        }
+        if (going_on && now - started > op->wait && !context->worker->failed &&
+            progress_goes_on(comm, op, going_on)) {
+            rc = 1;
+            break;
+        }
+    }
+    if (started) {
+        br_comm_unuse_memory(comm, op);
+        br_progress_caller_leaves(context);
+        atomic_fetch_sub(&comm->outstanding, 1);
+    }
+    return rc;
+}
+
+static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
+                              struct br_going_on *going_on)
+{
+    struct br_worker *w = comm->context->worker;
+    int rc = check_shm(comm, op, going_on);
+
+    if (rc > 0)
+        return;
+    if (rc < 0)
+        br_worker_fail(w, -rc, br_error_message());
+    comm->shm->busy = false;
+    op->status = w->failed;
+    snprintf(op->message, sizeof op->message, "%s", w->message);
+}
+
+bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
+{
+    struct br_context *context = comm->context;
+    bool taken = false, last;
+
+    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) ||
+        pthread_mutex_trylock(&context->lock))
+        return false;
+    op->sequence = comm->next_sequence;
+    if (!context->worker->failed && br_ring_idle(&context->submissions) &&
+        br_list_empty(&comm->deferred) && br_backlog_is_empty(&comm->backlog) &&
+        br_shm_executor_begin(comm->shm, op)) {
+        taken = true;
+        br_comm_next_sequence(comm);
+        op->order = context->next_order++;
+        progress_loop_shm(comm, op, going_on);
+        /* Under the lock nobody else writes it; the progress thread sees that somebody drives. */
+        atomic_store_explicit(&context->caller_waits,
+                              atomic_load_explicit(&context->caller_waits, memory_order_relaxed) +
+                                  1,
+                              memory_order_relaxed);
+        if (going_on && going_on->op)
+            ; /* it counts when it has ended */
+        else if (op->status)
+            comm->failed_operations++;
+        else
+            comm->operations++;
+    }
+    if (context->accesses_rest) {
+        /* where collectives follow each other in their calls, the progress thread naps and nobody
+         * else makes the pass that accesses wait for */
+        context->accesses_rest = false;
+        br_progress_leave(context, 0, true);
+    } else {
+        br_progress_unlock(context);
+    }
+    /* in a loop of small collectives the lock is free too shortly for those who wait for it */
+    last = atomic_load(&context->last_waits);
+    if (last || atomic_load(&context->lock_waiters))
+        br_progress_let_in(context, last);
+    if (taken && going_on && going_on->op) /* the progress thread has not heard of it */
+        br_progress_wake(context);
+    return taken;
+}
