@@ -169,7 +169,8 @@ static struct br_frame data_frame(struct end *end)
                              .region = &end->region,
                              .payload = end->memory,
                              .slot = end->theirs.number,
-                             .rkey = end->device->caps.needs_rkey ? end->theirs.token : NULL};
+                             .rkey = end->device->caps.needs_rkey ? end->theirs.token : NULL,
+                             .cookie = 1};
 }
 
 static void send_one(struct end *end)

@@ -330,8 +330,7 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
         br_peer_unblock(w, rail->peer);
     switch (event->kind) {
     case BR_EVENT_SENT:
-        if (event->cookie) /* else a message; its copy is kept until ACK */
-            br_send_sent(w, event);
+        br_send_sent(w, event);
         break;
     case BR_EVENT_MESSAGE:
     case BR_EVENT_DATA:

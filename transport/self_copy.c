@@ -125,7 +125,7 @@ static int self_copy_send(struct self_copy *self, const struct br_frame *frame, 
 /* The link is up, and both its ends know that it is ours. */
 static int self_copy_connect(struct self_copy *self)
 {
-    struct br_frame greeting = {.kind = BR_FRAME_MESSAGE, .inline_ = self->secret};
+    struct br_frame greeting = {.kind = BR_FRAME_MESSAGE, .inline_ = self->secret, .cookie = 1};
     int rc = self->ops->link_connect(self->device, &self->device->address, &self->link);
 
     if (!rc)
@@ -146,7 +146,8 @@ static int self_copy_write(struct self_copy *self, struct br_region *region, siz
                              .length = bytes,
                              .slot = br_slot_number(&self->slots, slot),
                              .rkey = key,
-                             .region = region};
+                             .region = region,
+                             .cookie = 1};
     int rc;
 
     slot->region = region;

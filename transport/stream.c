@@ -169,6 +169,13 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
     return n;
 }
 
+/* Nobody waits for frames without a cookie. */
+static void transport_stream_skip(struct br_stream_tx *tx)
+{
+    while (tx->reported != tx->sent && !transport_stream_entry(tx, tx->reported)->cookie)
+        tx->reported++;
+}
+
 void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes)
 {
     while (bytes) {
@@ -177,15 +184,20 @@ void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes)
 
         if (bytes < left) {
             tx->cursor += (uint32_t)bytes;
-            return;
+            break;
         }
         bytes -= left;
         tx->sent++;
         tx->cursor = 0;
     }
+    transport_stream_skip(tx);
 }
 
-const struct br_stream_entry *br_stream_tx_report(struct br_stream_tx *tx)
+bool br_stream_tx_report(struct br_stream_tx *tx, uint64_t *cookie)
 {
-    return tx->reported != tx->sent ? transport_stream_entry(tx, tx->reported++) : NULL;
+    if (tx->reported == tx->sent)
+        return false;
+    *cookie = transport_stream_entry(tx, tx->reported++)->cookie;
+    transport_stream_skip(tx);
+    return true;
 }

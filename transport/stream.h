@@ -96,8 +96,8 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
 
 /* Reports that so many of these bytes were sent. */
 void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes);
-/* Returns the oldest frame that was sent and not yet reported, and marks it as reported; NULL:
- * there is none. Valid until the next push. */
-const struct br_stream_entry *br_stream_tx_report(struct br_stream_tx *tx);
+/* Takes the oldest frame that was sent and has to be reported, as its cookie is not 0: sets
+ * *cookie. Returns false when there is none, which is so exactly when tx->reported is tx->sent. */
+bool br_stream_tx_report(struct br_stream_tx *tx, uint64_t *cookie);
 
 #endif

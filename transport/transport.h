@@ -109,7 +109,8 @@ struct br_device;
 struct br_link;
 
 /* A frame to post. post() copies the struct, inline_ and rkey. The caller keeps the payload
- * readable and unchanged until SENT is reported or the link has been closed. */
+ * readable and unchanged until SENT is reported or the link has been closed; without a cookie until
+ * it knows otherwise that the frame has arrived. */
 struct br_frame {
     enum br_frame_kind kind;
     const void *payload; /* May be NULL when length is 0. */
@@ -121,7 +122,7 @@ struct br_frame {
     const uint8_t *rkey;
     struct br_region *region; /* The region that the payload lies in, or NULL when it is in none. */
     const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header, or NULL for zeros. */
-    uint64_t cookie;          /* Any number; the SENT event of this frame has it. */
+    uint64_t cookie;          /* The SENT event of this frame has it; 0: there is none. */
     /* DATA: a larger number is more urgent. A hint for back ends that have queues of their own. */
     int32_t priority;
 };
@@ -153,7 +154,8 @@ enum br_event_kind {
      * -ESHUTDOWN: the peer closed it, where a close is not what a process that dies leaves behind;
      * frames of the peer may be missing that it had posted before. */
     BR_EVENT_CLOSED,
-    /* The payload of the frame that was posted with `cookie` is not needed any more. */
+    /* The payload of the frame that was posted with `cookie`, which is not 0, is not needed any
+     * more. */
     BR_EVENT_SENT,
     /* A message has arrived: inline_, payload and length. They are valid until the caller gives
      * `buffer` back by release(). */
@@ -373,9 +375,10 @@ struct br_transport_ops {
 
     /*
      * Takes frames[0..n) for sending, in this order. Returns how many it has taken, 0 when there is
-     * no room before the next poll(); or a negative errno when the link has failed, for which
-     * CLOSED has been reported or will be. Each frame that was taken yields one SENT event, unless
-     * the link fails. Frames may wait until the next poll(), so that one system call carries many.
+     * no room before the next poll(), any of which may make some without an event; or a negative
+     * errno when the link has failed, for which CLOSED has been reported or will be. Each frame
+     * with a cookie that was taken yields one SENT event, unless the link fails. Frames may wait
+     * until the next poll(), so that one system call carries many.
      */
     int (*post)(struct br_link *link, const struct br_frame *frames, int n);
 

@@ -224,7 +224,7 @@ void br_relay_report_sent(struct br_relay *relay, struct br_relay_frame *frame)
     frame->link = NULL;
     link->n_frames--;
     event.link = &link->base;
-    if (link->state == BR_RELAY_OPENED)
+    if (link->state == BR_RELAY_OPENED && frame->cookie)
         br_worker_event(relay->w, &event);
 }
 

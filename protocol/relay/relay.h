@@ -44,7 +44,7 @@ struct br_relay_frame {
     /* the rail whose buffer it holds; NULL: that rail is lost, or the frame is our own */
     struct br_rail *from;
     struct br_relay_link *link; /* the link here that posted it; NULL: none, or it is closed */
-    uint64_t cookie;            /* for the SENT of the inner frame */
+    uint64_t cookie;            /* for the SENT of the inner frame, or 0 */
     /* own: made here; posted: through a link's post(), which gets a SENT for it */
     bool own, posted;
     struct br_message_relay header; /* as it leaves */

@@ -333,7 +333,7 @@ void contract_message(struct contract *contract, struct br_link *link, uint8_t *
                              .payload = payload,
                              .length = length,
                              .inline_ = inline_,
-                             .cookie = seed};
+                             .cookie = seed + 1};
 
     contract_fill(inline_, sizeof inline_, ~seed);
     if (length)
@@ -395,7 +395,7 @@ void contract_slot_put(struct contract *contract, int side, struct br_slot *slot
 
 struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot,
                                 const uint8_t *base, uint32_t offset, uint32_t length,
-                                uint64_t cookie)
+                                uint64_t number)
 {
     const struct br_slot *at = br_slot_find(&contract->sides[side].slots, slot);
 
@@ -406,8 +406,8 @@ struct br_frame contract_placed(struct contract *contract, int side, uint32_t sl
         .length = length,
         .slot = slot,
         .offset = offset,
-        .cookie = cookie,
-        .priority = (int32_t)(cookie % 3)};
+        .cookie = number + 1,
+        .priority = (int32_t)(number % 3)};
 }
 
 void contract_region(struct contract *contract, int side, struct br_region *region, size_t bytes)

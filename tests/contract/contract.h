@@ -134,8 +134,8 @@ void contract_add_up(void *context, uint32_t offset, const uint8_t *bytes, uint3
 /* Posts all n frames, stepping while the link is full; fails the case if the link fails. */
 void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames,
                    int n);
-/* One message with `length` bytes of payload beyond the inline part, both filled from seed. payload
- * must stay. */
+/* One message with `length` bytes of payload beyond the inline part, both filled from seed, and the
+ * cookie seed + 1. payload must stay. */
 void contract_message(struct contract *contract, struct br_link *link, uint8_t *payload,
                       uint32_t length, uint64_t seed);
 /* A slot of a side whose device is open, with its remote key where the back end needs one (note 8
@@ -146,11 +146,11 @@ void contract_slot_put(struct contract *contract, int side, struct br_slot *slot
 void contract_place(struct contract *contract, int side,
                     struct br_slot *slot); /* its token, if it needs one */
 void contract_unplace(struct contract *contract, int side, struct br_slot *slot);
-/* The frame for [offset, +length) of a transfer from `base` into the slot of this number at
- * `side`. */
+/* The frame for [offset, +length) of a transfer from `base` into the slot of this number at `side`,
+ * with the cookie number + 1. */
 struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot,
                                 const uint8_t *base, uint32_t offset, uint32_t length,
-                                uint64_t cookie);
+                                uint64_t number);
 
 void contract_fill(uint8_t *bytes, size_t n, uint64_t seed);
 bool contract_is_filled(const uint8_t *bytes, size_t n, uint64_t seed);

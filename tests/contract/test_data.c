@@ -135,7 +135,7 @@ static void data__carries_the_inline_bytes(void **state)
     assert_true(contract_is_filled(contract_event(contract, 1, BR_EVENT_DATA, b, 0)->inline_,
                                    BR_FRAME_INLINE, 5));
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 1));
-    assert_int_equal(contract_event(contract, 0, BR_EVENT_SENT, a, 0)->event.cookie, 77);
+    assert_int_equal(contract_event(contract, 0, BR_EVENT_SENT, a, 0)->event.cookie, 78);
     transfer_free(contract, &transfer);
 }
 

@@ -137,7 +137,7 @@ static void message__more_than_buffers(void **state)
     for (uint64_t i = 0; i < 12; i++) {
         contract_fill(payload[i], 1000, i);
         frames[i] = (struct br_frame){
-            .kind = BR_FRAME_MESSAGE, .payload = payload[i], .length = 1000, .cookie = i};
+            .kind = BR_FRAME_MESSAGE, .payload = payload[i], .length = 1000, .cookie = i + 1};
     }
     posted = post_what_fits(contract, a, frames, 12); /* the others wait here or there */
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 8));
@@ -235,9 +235,33 @@ static void sent__comes_exactly_once_each(void **state)
     contract_settle(contract);
     assert_int_equal(contract_count(contract, 0, BR_EVENT_SENT, NULL), 64);
     for (int i = 0; i < 64; i++)
-        seen[contract_event(contract, 0, BR_EVENT_SENT, a, i)->event.cookie]++;
+        seen[contract_event(contract, 0, BR_EVENT_SENT, a, i)->event.cookie - 1]++;
     for (int i = 0; i < 64; i++)
         assert_int_equal(seen[i], 1);
+}
+
+/* Nobody waits for them, and a full queue still takes more after some polls. */
+static void sent__never_without_a_cookie(void **state)
+{
+    struct contract *contract = *state;
+    struct br_link *a, *b;
+
+    contract_open_two(contract);
+    contract_connect(contract, 0, 1, &a, &b);
+    for (int i = 0; i < 500; i++) {
+        struct br_frame frame = {
+            .kind = BR_FRAME_MESSAGE, .payload = payload[0], .length = i % 3 ? 0 : 500};
+
+        frame.cookie = i % 100 == 99 ? (uint64_t)i : 0;
+        contract_post(contract, a, &frame, 1);
+    }
+    assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 500));
+    assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 5));
+    contract_settle(contract);
+    assert_int_equal(contract_count(contract, 0, BR_EVENT_SENT, NULL), 5);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(contract_event(contract, 0, BR_EVENT_SENT, a, i)->event.cookie,
+                         i * 100 + 99);
 }
 
 static void poll__one_event_at_a_time(void **state)
@@ -367,6 +391,7 @@ int main(void)
         CONTRACT_CASE(close__with_messages_held),
         CONTRACT_CASE(post__is_full_and_recovers),
         CONTRACT_CASE(sent__comes_exactly_once_each),
+        CONTRACT_CASE(sent__never_without_a_cookie),
         CONTRACT_CASE(poll__one_event_at_a_time),
         CONTRACT_CASE(close__forgets_events_not_polled),
         CONTRACT_CASE(counters__count_frames_and_bytes),

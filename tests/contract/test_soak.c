@@ -50,7 +50,7 @@ struct soak {
 };
 
 /* Cookies: a transfer's index, or this and an end's index. */
-#define MESSAGE_COOKIE TRANSFERS
+#define MESSAGE_COOKIE (TRANSFERS + 1)
 
 static uint64_t below(struct soak *soak, uint64_t bound)
 {
@@ -221,10 +221,10 @@ static void take_sent(struct soak *soak, uint64_t cookie)
         soak->busy[cookie - MESSAGE_COOKIE] = false;
         return;
     }
-    assert_true(soak->transfers[cookie].used);
-    soak->transfers[cookie].sent++;
-    assert_true(soak->transfers[cookie].sent <= soak->transfers[cookie].posted);
-    end_transfer(soak, &soak->transfers[cookie]);
+    assert_true(soak->transfers[cookie - 1].used);
+    soak->transfers[cookie - 1].sent++;
+    assert_true(soak->transfers[cookie - 1].sent <= soak->transfers[cookie - 1].posted);
+    end_transfer(soak, &soak->transfers[cookie - 1]);
 }
 
 static void take_events(struct soak *soak, int side)

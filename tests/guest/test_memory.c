@@ -159,7 +159,8 @@ static void send_slices(const uint8_t *from, struct br_region *region, uint32_t 
                                  .slot = number,
                                  .offset = offset,
                                  .rkey = token,
-                                 .region = region};
+                                 .region = region,
+                                 .cookie = 1};
         int taken;
 
         while (!(taken = ops->post(sides[0].link, &frame, 1)))

@@ -403,7 +403,8 @@ void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const v
 
 void wire_sent(struct wire_frame *frame)
 {
-    struct event *event = frame->sent ? NULL : add_event(frame->link, BR_EVENT_SENT, NULL, 0);
+    struct event *event =
+        frame->sent || !frame->frame.cookie ? NULL : add_event(frame->link, BR_EVENT_SENT, NULL, 0);
 
     frame->sent = true;
     if (event)

@@ -69,12 +69,12 @@ struct br_dgram_path {
 
 /* A frame that was posted and is not SENT, in br_dgram_link.tx by number. */
 struct br_dgram_tx_frame {
-    /* In link.messages or link.data_frames while some parts have never been sent, in link.done when
-     * all have arrived. */
+    /* In link.messages or link.data_frames while some parts have never been sent, with a cookie in
+     * link.done when all have arrived. */
     struct br_list fresh;
     struct br_list again; /* In link.again while `lost` is not 0. */
     uint32_t number;
-    bool busy;            /* The entry is in use: SENT has not been reported. */
+    bool busy; /* The entry is in use: SENT has not been reported, or would not have been. */
     uint8_t parts, next;  /* The number of parts, and the first part that has never been sent. */
     uint64_t acked, lost; /* A bit for each part that has arrived, and that counts as lost. */
     enum br_frame_kind kind;

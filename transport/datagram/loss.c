@@ -58,8 +58,12 @@ static void part_arrived(struct br_dgram_link *link, const struct br_dgram_sent 
         if (!frame->lost)
             br_list_remove(&frame->again);
     }
-    if (frame->acked == ~0ull >> (64 - frame->parts))
+    if (frame->acked != ~0ull >> (64 - frame->parts))
+        return;
+    if (frame->cookie)
         br_list_push_back(&link->done, &frame->fresh);
+    else
+        frame->busy = false;
 }
 
 /* Packet `number` has arrived. false: that was known. */

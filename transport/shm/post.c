@@ -65,7 +65,8 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
     if (frame->length)
         memcpy(br_inbox_message(&link->out, ticket), frame->payload, frame->length);
     link->base.device->counters.tx_copied_bytes += frame->length;
-    link->sent[link->sent_tail++ & link->sent_mask] = frame->cookie;
+    if (frame->cookie)
+        link->sent[link->sent_tail++ & link->sent_mask] = frame->cookie;
     br_inbox_publish(cell, link->out_position++);
     return true;
 }
@@ -201,7 +202,8 @@ static bool wants_returns(const struct br_shm_link *link)
            link->n_free_messages <= link->out.message_buffers / 2;
 }
 
-/* Takes one returned ticket, already read; a forged one fails the link. true: *cookie is SENT. */
+/* Takes one returned ticket, already read; a forged one fails the link. true: a frame with *cookie
+ * is SENT. */
 static bool shm_post_collect(struct br_shm_link *link, uint32_t ticket, uint64_t *cookie)
 {
     uint32_t first = link->out.message_buffers;
@@ -219,7 +221,7 @@ static bool shm_post_collect(struct br_shm_link *link, uint32_t ticket, uint64_t
     link->posted[ticket - first].used = false;
     link->free_data[link->n_free_data++] = (uint16_t)ticket;
     *cookie = link->posted[ticket - first].cookie;
-    return true;
+    return *cookie != 0;
 }
 
 int br_shm_send_poll(struct br_shm_link *link, struct br_event *events, int max)

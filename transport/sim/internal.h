@@ -245,6 +245,7 @@ int br_sim_link_connect(struct br_device *base, const struct br_address *address
                         struct br_link **out);
 void br_sim_link_close(struct br_link *base);
 enum br_sim_verdict br_sim_link_accept(struct br_sim_frame *frame);
+void br_sim_link_ready(struct br_sim_link *link);
 struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kind kind);
 void br_sim_connection_drop(struct br_sim_connection *connection);
 

@@ -47,18 +47,25 @@ static struct br_sim_link *sim_link_new(struct br_sim_device *device,
     return link;
 }
 
+/* Makes the host of the link known as ready: it has a note, or takes frames again. */
+void br_sim_link_ready(struct br_sim_link *link)
+{
+    struct br_sim_host *host = sim_link_device_of(link)->port->host;
+
+    if (br_list_empty(&host->ready) && !host->dead)
+        br_list_push_back(&host->sim->ready, &host->ready);
+}
+
 /* Queues a note and makes the link, the device and the host known as ready. */
 static void sim_link_report(struct br_sim_link *link, struct br_sim_note *note)
 {
     struct br_sim_device *device = sim_link_device_of(link);
-    struct br_sim_host *host = device->port->host;
 
     note->event.link = &link->base;
     br_list_push_back(&link->notes, &note->node);
     if (br_list_empty(&link->in_ready))
         br_list_push_back(&device->ready, &link->in_ready);
-    if (br_list_empty(&host->ready) && !host->dead)
-        br_list_push_back(&host->sim->ready, &host->ready);
+    br_sim_link_ready(link);
 }
 
 struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kind kind)

@@ -208,7 +208,7 @@ static void sim_packet_arrive(struct br_sim_frame *frame, const struct br_sim_st
 
 static void sim_packet_sent(struct br_sim_link *link, struct br_sim_frame *frame)
 {
-    struct br_sim_note *note = br_sim_link_note(link, BR_EVENT_SENT);
+    struct br_sim_note *note = frame->cookie ? br_sim_link_note(link, BR_EVENT_SENT) : NULL;
 
     if (note)
         note->event.cookie = frame->cookie;
@@ -241,7 +241,8 @@ static void sim_packet_acked(struct br_sim_frame *frame, const struct br_sim_ste
                              "refused: nobody accepts links at that address, or it has too many");
         return;
     }
-    link->n_flying--;
+    if (link->n_flying-- == sim->config.tx_depth)
+        br_sim_link_ready(link);
     br_list_remove(&frame->node);
     if (step->verdict == BR_SIM_REFUSED)
         br_sim_link_fail(link, ECONNRESET, "closed by the peer");

@@ -194,6 +194,8 @@ int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
                                     frame->length);
         if (!br_stream_tx_push(&link->tx, frame))
             break;
+        base->device->counters.tx_frames++;
+        base->device->counters.tx_bytes += frame->length;
     }
     br_tcp_link_set_busy(tcp_link_device_of(link), link);
     if (base->alone)

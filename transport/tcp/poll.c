@@ -58,10 +58,13 @@ static bool can_receive(const struct br_tcp_link *link)
 }
 
 /* true: ask again (br_stream_tx_gather). */
-static bool tcp_poll_sent(struct br_tcp_link *link, const struct br_tcp_call *call)
+static bool tcp_poll_sent(struct br_tcp_device *device, struct br_tcp_link *link,
+                          const struct br_tcp_call *call)
 {
     if (call->result >= 0) {
         br_stream_tx_advance(&link->tx, (size_t)call->result);
+        if (link->tx.reported != link->tx.sent)
+            device->unreported = true;
         if ((size_t)call->result < call->bytes)
             link->writable = false;
     } else if (call->result == -EAGAIN) {
@@ -81,7 +84,7 @@ static bool send_batch(struct br_tcp_device *device)
 
     device->base.counters.system_calls += br_tcp_batch_run(batch);
     for (int i = 0; i < batch->n; i++)
-        again = tcp_poll_sent(batch->calls[i].owner, &batch->calls[i]) || again;
+        again = tcp_poll_sent(device, batch->calls[i].owner, &batch->calls[i]) || again;
     batch->n = 0;
     return again;
 }
@@ -242,26 +245,23 @@ static void report_states(struct br_tcp_device *device, struct report *report)
     }
 }
 
-/* false: there was no room for all. */
-static bool tcp_poll_report_sent(struct br_tcp_device *device, struct report *report, int max)
+/* Until `report` has max events. */
+static void tcp_poll_report_sent(struct br_tcp_device *device, struct report *report, int max)
 {
-    struct br_device_counters *counters = &device->base.counters;
-
+    device->unreported = false;
     for (int k = 0; k < device->n_busy; k++) {
         struct br_tcp_link *link = round_robin(device, k);
-        const struct br_stream_entry *entry;
+        uint64_t cookie;
 
-        if (link->state != BR_TCP_UP || link->tx.reported == link->tx.sent)
+        if (link->state != BR_TCP_UP)
             continue;
-        while (report->n < max && (entry = br_stream_tx_report(&link->tx))) {
-            counters->tx_frames++;
-            counters->tx_bytes += entry->header.length;
-            tcp_poll_add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
+        while (report->n < max && br_stream_tx_report(&link->tx, &cookie))
+            tcp_poll_add_event(report, link, BR_EVENT_SENT)->cookie = cookie;
+        if (link->tx.reported != link->tx.sent) {
+            device->unreported = true;
+            return;
         }
-        if (link->tx.reported != link->tx.sent)
-            return false;
     }
-    return true;
 }
 
 /* Bytes of a link stand where br_stream_rx_want() said; they may be the last ones of a frame. */
@@ -409,7 +409,6 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
 {
     struct br_tcp_device *device = (struct br_tcp_device *)base;
     struct report report = {events, 0, max < BR_TCP_EVENTS ? max : BR_TCP_EVENTS};
-    bool all;
     int room;
 
     base->unsent = false;
@@ -427,12 +426,13 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     report_states(device, &report);
     /* sent frames get half of it at first, so that neither side starves */
     room = report.max - report.n;
-    all = tcp_poll_report_sent(device, &report, report.n + (room + (int)(device->n_polls & 1)) / 2);
+    if (device->unreported)
+        tcp_poll_report_sent(device, &report, report.n + (room + (int)(device->n_polls & 1)) / 2);
     for (int i = 0; i < device->n_busy; i++)
         device->busy[i]->resting = false;
     for (int round = 0; round < ROUNDS && receive_round(device, &report); round++)
         ;
-    if (!all)
+    if (device->unreported)
         tcp_poll_report_sent(device, &report, report.max);
     for (int i = device->n_busy; i-- > 0;)
         if (!has_work(device->busy[i]))

@@ -55,6 +55,7 @@ struct br_tcp_device {
     bool incoming;      /* A connection may wait to be accepted. */
     bool check_sockets; /* The next poll calls epoll. */
     bool checked;       /* The last poll has called it. */
+    bool unreported;    /* A link has sent frames that are to be reported as SENT. */
     uint32_t n_polls;
     uint64_t facts_due; /* When the kernel is asked for the facts of the next link, ns. */
     int facts_next;     /* In `open`: the link that it was asked about last. */

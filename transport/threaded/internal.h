@@ -71,6 +71,13 @@ struct br_threaded_event {
     uint8_t inline_[BR_FRAME_INLINE]; /* DATA */
 };
 
+/* Room in the rings of posted frames. */
+enum br_threaded_room {
+    BR_THREADED_ENOUGH,
+    BR_THREADED_WANTED, /* A link has refused frames. */
+    BR_THREADED_MADE,   /* The thread has made room since, which no event may say. */
+};
+
 /* Whether the thread sleeps. */
 enum br_threaded_sleep {
     BR_THREADED_AWAKE,
@@ -116,6 +123,7 @@ struct br_threaded_device {
     struct br_event polled[BR_THREADED_POLL];
 
     _Alignas(64) _Atomic int sleeping;       /* enum br_threaded_sleep */
+    _Atomic int room;                        /* enum br_threaded_room */
     _Alignas(64) _Atomic bool worker_sleeps; /* the worker has armed the device */
     struct br_threaded_event events[BR_THREADED_EVENTS];
 };

@@ -87,6 +87,10 @@ int br_threaded_post(struct br_link *base, const struct br_frame *frames, int n)
 
     if (link->error)
         return link->error;
+    if (room < (uint32_t)n) { /* note 6 */
+        atomic_store(&br_threaded_device_of(base)->room, BR_THREADED_WANTED);
+        room = BR_THREADED_POSTS - (posted - atomic_load(&link->accepted));
+    }
     for (; taken < n && (uint32_t)taken < room; taken++) {
         const struct br_frame *frame = &frames[taken];
         struct br_threaded_post *post =

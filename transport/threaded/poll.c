@@ -104,6 +104,15 @@ static void poll_take(struct br_threaded_device *device, const struct br_threade
     }
 }
 
+/* The caller posts again what a link has refused. */
+static void poll_found_room(struct br_threaded_device *device)
+{
+    int made = BR_THREADED_MADE;
+
+    if (atomic_load_explicit(&device->room, memory_order_relaxed) == BR_THREADED_MADE)
+        atomic_compare_exchange_strong(&device->room, &made, BR_THREADED_ENOUGH);
+}
+
 int br_threaded_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
 {
     struct br_threaded_device *device = (struct br_threaded_device *)base;
@@ -119,6 +128,7 @@ int br_threaded_poll(struct br_device *base, uint64_t now, struct br_event *even
         (void)!read(device->event_fd, &wakes, sizeof wakes);
     }
     poll_settle(device);
+    poll_found_room(device);
     heard = atomic_load_explicit(&device->heard, memory_order_relaxed);
     tail = atomic_load_explicit(&device->tail, memory_order_acquire);
     for (; head != tail && n < max && n < BR_THREADED_POLL; head++) {
@@ -150,7 +160,9 @@ int br_threaded_arm(struct br_device *base)
     poll_settle(device);
     device->armed = true;
     atomic_store(&device->worker_sleeps, true);
-    return atomic_load(&device->tail) != atomic_load_explicit(&device->head, memory_order_relaxed)
+    return atomic_load(&device->tail) !=
+                       atomic_load_explicit(&device->head, memory_order_relaxed) ||
+                   atomic_load(&device->room) == BR_THREADED_MADE
                ? -EAGAIN
                : device->event_fd;
 }

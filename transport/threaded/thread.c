@@ -12,6 +12,14 @@
 
 #define BATCH 16 /* frames that are posted at once */
 
+static void thread_wake_worker(struct br_threaded_device *device)
+{
+    uint64_t one = 1;
+
+    if (atomic_load(&device->worker_sleeps) && atomic_exchange(&device->worker_sleeps, false))
+        (void)!write(device->event_fd, &one, sizeof one);
+}
+
 /* Gives the inner link what the worker has posted and released. Returns whether there was any. */
 static bool forward(struct br_threaded_device *device, struct br_threaded_link *link)
 {
@@ -45,7 +53,11 @@ static bool forward(struct br_threaded_device *device, struct br_threaded_link *
             break;
         any = true;
         accepted += (uint32_t)taken;
-        atomic_store_explicit(&link->accepted, accepted, memory_order_release);
+        atomic_store(&link->accepted, accepted);
+        if (atomic_load(&device->room) == BR_THREADED_WANTED) {
+            atomic_store(&device->room, BR_THREADED_MADE);
+            thread_wake_worker(device);
+        }
     }
     return any;
 }
@@ -56,6 +68,20 @@ static bool forward_all(struct br_threaded_device *device)
 
     for (uint32_t i = 0; i < device->n_open; i++)
         any |= forward(device, device->open[i]);
+    return any;
+}
+
+/* What an inner link has refused before the poll, which may have made room without an event. */
+static bool forward_refused(struct br_threaded_device *device)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < device->n_open; i++) {
+        struct br_threaded_link *link = device->open[i];
+
+        if (atomic_load_explicit(&link->accepted, memory_order_relaxed) != link->offered)
+            any |= forward(device, link);
+    }
     return any;
 }
 
@@ -86,7 +112,6 @@ static void thread_count(struct br_threaded_device *device)
 static void thread_report(struct br_threaded_device *device, int n)
 {
     uint32_t tail = atomic_load_explicit(&device->tail, memory_order_relaxed);
-    uint64_t one = 1;
 
     for (int i = 0; i < n; i++, tail++) {
         struct br_threaded_event *to = &device->events[tail % BR_THREADED_EVENTS];
@@ -100,8 +125,7 @@ static void thread_report(struct br_threaded_device *device, int n)
             memcpy(to->inline_, device->polled[i].inline_, BR_FRAME_INLINE);
     }
     atomic_store(&device->tail, tail);
-    if (atomic_load(&device->worker_sleeps) && atomic_exchange(&device->worker_sleeps, false))
-        (void)!write(device->event_fd, &one, sizeof one);
+    thread_wake_worker(device);
 }
 
 /* What a peer sends after it has got something from here by another device comes later than the
@@ -132,11 +156,12 @@ static bool step(struct br_threaded_device *device, uint64_t now)
         thread_report(device, n);
     if (n < (int)room)
         atomic_store_explicit(&device->heard, now, memory_order_relaxed);
+    any |= forward_refused(device);
     return any || n;
 }
 
-/* Has the worker asked for something since forward_all()? Not what an inner link has refused: that
- * link has no room before an event of it. */
+/* Has the worker asked for something since it was forwarded? Not what an inner link has refused:
+ * that link has no room before the next poll. */
 static bool is_asked(struct br_threaded_device *device)
 {
     for (uint32_t i = 0; i < device->n_open; i++) {

@@ -103,7 +103,8 @@ static void verbs_poll_report_sent(struct br_verbs_link *link, struct br_verbs_l
             continue;
         counters->tx_frames++;
         counters->tx_bytes += entry->length;
-        verbs_poll_add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
+        if (entry->cookie)
+            verbs_poll_add_event(report, link, BR_EVENT_SENT)->cookie = entry->cookie;
     }
 }
 

@@ -123,7 +123,8 @@ static int post(struct scene *scene, unsigned end, enum br_frame_kind kind)
     struct br_frame frame = {.kind = kind,
                              .payload = scene->source,
                              .length = kind == BR_FRAME_DATA ? PLACE : 2000,
-                             .slot = kind == BR_FRAME_DATA ? scene->number : 0};
+                             .slot = kind == BR_FRAME_DATA ? scene->number : 0,
+                             .cookie = 1};
     int rc = br_dgram_link_post(scene->net.ends[end].link, &frame, 1);
 
     netem_kick(&scene->net, end);

@@ -33,8 +33,11 @@ struct crowd {
 
 static void post(struct crowd *crowd, struct flow *flow)
 {
-    struct br_frame frame = {
-        .kind = BR_FRAME_DATA, .payload = crowd->source, .length = FRAME, .slot = crowd->number};
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
+                             .payload = crowd->source,
+                             .length = FRAME,
+                             .slot = crowd->number,
+                             .cookie = 1};
 
     while ((!flow->wanted || flow->posted < flow->wanted) &&
            br_dgram_link_post(crowd->net.ends[flow->end].link, &frame, 1) == 1)

@@ -130,7 +130,7 @@ static void post(struct pair *pair, unsigned end)
                                  .slot = peer->number[t],
                                  .offset = user->frames[i].offset,
                                  .inline_ = inline_,
-                                 .cookie = 2 * i};
+                                 .cookie = 2 * i + 2};
 
         memset(inline_, 0xaa, sizeof inline_);
         memcpy(inline_, &i, sizeof i);
@@ -206,9 +206,10 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
         if (event->cookie & 1)
             user->sent_messages++;
         else
-            assert_int_equal(user->frames[event->cookie / 2].sent++, 0);
+            assert_int_equal(user->frames[event->cookie / 2 - 1].sent++, 0);
         if (!(event->cookie & 1))
-            assert_int_equal(user->frames[event->cookie / 2].arrived, 1); /* sent means placed */
+            assert_int_equal(user->frames[event->cookie / 2 - 1].arrived,
+                             1); /* sent means placed */
         break;
     case BR_EVENT_MESSAGE:
         receive_message(pair, end, event);

@@ -30,8 +30,11 @@ struct scene {
 
 static void post_frames(struct scene *scene)
 {
-    struct br_frame frame = {
-        .kind = BR_FRAME_DATA, .payload = scene->source, .length = PLACE, .slot = scene->number};
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
+                             .payload = scene->source,
+                             .length = PLACE,
+                             .slot = scene->number,
+                             .cookie = 1};
 
     while (!scene->error && br_dgram_link_post(scene->net.ends[0].link, &frame, 1) == 1)
         ;
@@ -170,7 +173,8 @@ static void message__numbers_wrap(void **state)
             struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
                                      .payload = scene->source,
                                      .length = 64,
-                                     .inline_ = inline_};
+                                     .inline_ = inline_,
+                                     .cookie = 1};
 
             memcpy(inline_, &posted, sizeof posted);
             if (br_dgram_link_post(scene->net.ends[0].link, &frame, 1) == 1) {
@@ -244,8 +248,11 @@ static void receive_ack(struct lone *lone, uint64_t first, uint64_t last)
 static uint64_t post_one(struct lone *lone)
 {
     static const uint8_t source[64];
-    struct br_frame frame = {
-        .kind = BR_FRAME_DATA, .payload = source, .length = sizeof source, .slot = 0x10001};
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
+                             .payload = source,
+                             .length = sizeof source,
+                             .slot = 0x10001,
+                             .cookie = 1};
     uint64_t before = lone->last;
 
     lone->outstanding += br_dgram_link_post(lone->link, &frame, 1) == 1;

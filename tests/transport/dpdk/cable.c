@@ -196,7 +196,8 @@ void cable_write(struct cable_end *from, struct cable_end *to, uint32_t bytes)
     struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .length = bytes,
                              .payload = from->place,
-                             .slot = br_slot_number(&to->slots, to->slot)};
+                             .slot = br_slot_number(&to->slots, to->slot),
+                             .cookie = 1};
 
     assert_int_equal(br_dpdk_ops.post(from->link, &frame, 1), 1);
 }

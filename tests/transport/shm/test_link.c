@@ -79,7 +79,7 @@ static pid_t fork_stream(const struct br_address *address, uint32_t slot)
     (void)await(&end, NULL, BR_EVENT_MESSAGE); /* we are trusted now */
     for (int k = 0;; k++) {
         memset(regions[k % 2].base, k, BYTES);
-        post_placed(&end, regions[k % 2].base, BYTES, slot, 0, &regions[k % 2], 0);
+        post_placed(&end, regions[k % 2].base, BYTES, slot, 0, &regions[k % 2], 1);
         (void)await(&end, NULL, BR_EVENT_SENT);
     }
 }

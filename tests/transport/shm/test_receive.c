@@ -87,7 +87,7 @@ static void post__full_then_goes_on(void **state)
     struct br_frame frames[20];
 
     for (int i = 0; i < 20; i++)
-        frames[i] = (struct br_frame){.kind = BR_FRAME_MESSAGE, .cookie = (uint64_t)i};
+        frames[i] = (struct br_frame){.kind = BR_FRAME_MESSAGE, .cookie = (uint64_t)i + 1};
     assert_int_equal(ops->post(pair->a.link, frames, 20), 16);
     assert_int_equal(ops->post(pair->a.link, frames + 16, 4), 0);
     settle(&pair->a, &pair->b);

@@ -153,7 +153,7 @@ static void receive_data__mapped(void **state)
 
         slot->may_map = true;
         post_placed(&pair->a, (uint8_t *)region.base + i * third, third,
-                    br_slot_number(&pair->b.slots, slot), 0, &region, i);
+                    br_slot_number(&pair->b.slots, slot), 0, &region, i + 1);
         events[i] = await(&pair->b, &pair->a, BR_EVENT_DATA);
         assert_non_null(events[i].mapped);
         assert_memory_equal(events[i].mapped, (uint8_t *)region.base + i * third, third);
@@ -163,7 +163,7 @@ static void receive_data__mapped(void **state)
     assert_int_equal(count_events(&pair->a, BR_EVENT_SENT), 0);
     for (uint32_t i = 3; i-- > 0;) { /* out of order */
         assert_int_equal(ops->release(pair->b.device, NULL, events[i].buffer), 0);
-        assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i);
+        assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i + 1);
     }
     region_free(pair, &region);
 }
@@ -183,9 +183,10 @@ static void receive_data__ring_goes_on_beside_a_held_map(void **state)
     event = await(&pair->b, &pair->a, BR_EVENT_DATA);
     for (uint32_t i = 0; i < 2000; i++) {
         slot = br_slot_get(&pair->b.slots, to, 64, 64);
-        post_placed(&pair->a, region.base, 64, br_slot_number(&pair->b.slots, slot), 0, &region, i);
+        post_placed(&pair->a, region.base, 64, br_slot_number(&pair->b.slots, slot), 0, &region,
+                    i + 1);
         (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
-        assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i);
+        assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i + 1);
         br_slot_put(&pair->b.slots, slot);
     }
     assert_int_equal(ops->release(pair->b.device, NULL, event.buffer), 0);

@@ -113,7 +113,8 @@ void net_close(struct net *net)
 
 int net_message(struct net *net, int a, int b, const void *payload, uint32_t length)
 {
-    struct br_frame frame = {.kind = BR_FRAME_MESSAGE, .payload = payload, .length = length};
+    struct br_frame frame = {
+        .kind = BR_FRAME_MESSAGE, .payload = payload, .length = length, .cookie = 1};
 
     assert_non_null(net->hosts[a].link[b]);
     return br_sim_ops.post(net->hosts[a].link[b], &frame, 1);

@@ -119,7 +119,8 @@ struct br_link *ends_connect(void)
 
 int ends_message(struct br_link *link, uint32_t length)
 {
-    struct br_frame frame = {.kind = BR_FRAME_MESSAGE, .payload = ends_source, .length = length};
+    struct br_frame frame = {
+        .kind = BR_FRAME_MESSAGE, .payload = ends_source, .length = length, .cookie = 1};
 
     return ends_ops->post(link, &frame, 1);
 }

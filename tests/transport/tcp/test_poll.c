@@ -26,7 +26,7 @@ static void post__large_frame_in_pieces_lands_in_its_place(void **state)
     struct br_slot *slot =
         br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES);
     struct br_frame frame = {
-        .kind = BR_FRAME_DATA, .payload = ends_source, .length = ENDS_PLACE_BYTES};
+        .kind = BR_FRAME_DATA, .payload = ends_source, .length = ENDS_PLACE_BYTES, .cookie = 1};
 
     (void)state;
     frame.slot = br_slot_number(&ends_b.slots, slot);
@@ -121,7 +121,8 @@ static void poll__many_links_through_the_ring(void **state)
                                      .payload = ends_source + i * 65536 + k * 8192,
                                      .length = 8192,
                                      .slot = br_slot_number(&ends_b.slots, slots[i]),
-                                     .offset = k * 8192};
+                                     .offset = k * 8192,
+                                     .cookie = 1};
 
             assert_int_equal(ends_ops->post(ends_a.links[i], &frame, 1), 1);
         }

@@ -116,16 +116,16 @@ static void post__full(void **state)
     uint64_t taken = 0;
 
     fake_devices[0].hold = true;
-    while (rig_message(&rig->a, 10, taken) == 1)
+    while (rig_message(&rig->a, 10, taken + 1) == 1)
         taken++;
     assert_in_range(taken, BR_VERBS_DEPTH / 2, BR_VERBS_DEPTH);
-    assert_int_equal(rig_message(&rig->a, 10, 0), 0);
+    assert_int_equal(rig_message(&rig->a, 10, 1), 0);
     fake_devices[0].hold = false;
     rig_settle(rig);
     assert_int_equal(rig_count(&rig->a, BR_EVENT_SENT), taken);
     for (uint64_t i = 0; i < taken; i++)
-        assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i);
-    assert_int_equal(rig_message(&rig->a, 10, 0), 1);
+        assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i + 1);
+    assert_int_equal(rig_message(&rig->a, 10, 1), 1);
 }
 
 /* Its memory is the NIC's until the completion: SENT waits. */
@@ -171,17 +171,17 @@ static void post__by_priority(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint32_t before[3] = {lanes[0].posted, lanes[1].posted, lanes[2].posted};
 
-        assert_int_equal(rig_placed_urgently(rig, slot, i, cases[i].priority), 1);
+        assert_int_equal(rig_placed_urgently(rig, slot, i + 1, cases[i].priority), 1);
         for (unsigned lane = 0; lane < 3; lane++)
             assert_int_equal(lanes[lane].posted, before[lane] + (lane == cases[i].lane));
         rig_settle(rig);
-        assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i);
+        assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i + 1);
         assert_int_equal(rig_take(&rig->b, BR_EVENT_DATA)->length, RIG_PLACE);
-        assert_int_equal(rig_message(&rig->a, 10, i), 1);
+        assert_int_equal(rig_message(&rig->a, 10, i + 1), 1);
         assert_int_equal(lanes[0].posted, before[0] + (cases[i].lane == 0) + 1);
         rig_settle(rig);
         assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), i + 1);
-        assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i);
+        assert_int_equal(rig_take(&rig->a, BR_EVENT_SENT)->cookie, i + 1);
     }
     rig_slot_put(rig, slot);
 }
