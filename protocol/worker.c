@@ -375,8 +375,7 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, uint64_t miss
         br_peer_activate(w, rail->peer);
     }
     br_rail_forget_rate(rail, w->now);
-    if (w->now > rail->min_rtt_until)
-        br_rail_set_min_rtt(rail, rail->link->facts.min_rtt, w->now);
+    br_rail_set_min_rtt(rail, rail->link->facts.min_rtt, w->now);
     worker_keepalive(w, rail);
 }
 

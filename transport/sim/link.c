@@ -87,11 +87,16 @@ struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kin
     return note;
 }
 
+/* Of a byte stream the round trip is known, as a kernel knows it of TCP. */
 void br_sim_link_open(struct br_sim_link *link, enum br_event_kind kind)
 {
+    struct br_sim_port *const *ports = link->connection->port;
+
     if (link->state != BR_SIM_CONNECTING)
         return;
     link->state = BR_SIM_OPEN;
+    if (!link->base.device->caps.sent_means_arrived)
+        link->base.facts.min_rtt = 2 * (ports[0]->latency + ports[1]->latency);
     br_sim_link_note(link, kind);
 }
 

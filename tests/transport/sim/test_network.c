@@ -101,6 +101,21 @@ static void latency__is_exact(void **state)
     net_close(&net);
 }
 
+/* A byte stream knows it, as a kernel does of TCP; a NIC with reliable links does not. */
+static void facts__round_trip_of_a_byte_stream(void **state)
+{
+    (void)state;
+    for (int stream = 0; stream < 2; stream++) {
+        struct br_sim_config config = {.latency_ns = 1000, .early_sent = stream};
+        struct net net;
+
+        net_open(&net, &config, 2);
+        assert_int_equal(net.hosts[0].link[1]->facts.min_rtt, stream ? 4000 : 0);
+        assert_int_equal(net.hosts[1].link[0]->facts.min_rtt, stream ? 4000 : 0);
+        net_close(&net);
+    }
+}
+
 /* A switch that forwards early hides the second wire's time. */
 static void forwarding__early_or_whole(void **state)
 {
@@ -317,6 +332,7 @@ int main(void)
         cmocka_unit_test(trace__covers_every_payload_byte),
         cmocka_unit_test(trace__as_text_is_the_same_too),
         cmocka_unit_test(latency__is_exact),
+        cmocka_unit_test(facts__round_trip_of_a_byte_stream),
         cmocka_unit_test(forwarding__early_or_whole),
         cmocka_unit_test(ports__are_shared),
         cmocka_unit_test(queue__overflows_and_recovers),
