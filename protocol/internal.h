@@ -28,6 +28,10 @@ uint64_t br_rail_in_flight(const struct br_rail *rail);
 uint32_t br_rail_ack_backlog(const struct br_rail *rail);
 /* Does a frame of this length fit into the window? */
 bool br_rail_has_window(const struct br_rail *rail, uint32_t length);
+/* Brings what stands in front of the wire up to date, before br_rail_has_window() is asked. */
+void br_rail_drain(struct br_rail *rail, uint64_t now);
+/* When that has room for a frame, ns; UINT64_MAX: it has now. */
+uint64_t br_rail_drained_at(const struct br_rail *rail);
 /* Below 0: a delivers what it has in flight before b, as far as their rates are known; 0: at the
  * same time. */
 int br_rail_compare(const struct br_rail *a, const struct br_rail *b);

@@ -116,6 +116,8 @@ struct br_rail {
     uint32_t peer_ack_backlog;
     /* rx_bytes when that ACK came, or when the last frame left before which none was awaited */
     uint64_t ack_rx_bytes;
+    /* bytes in front of the wire by the rate, at a time (ns); byte streams only (section 2) */
+    uint64_t queued_bytes, queued_at;
     uint64_t ack_asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
     uint32_t window, frame_bytes;
     uint64_t target_delay; /* ns */

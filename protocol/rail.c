@@ -19,6 +19,7 @@
 #define RATE_ASIDE    (400 * BR_MS) /* the same, in flight without ever being full */
 #define RATE_STILL    (100 * BR_MS) /* so long without an awaited ACK: nothing is left to the rail */
 #define WINDOW_DELAYS 4
+#define DRAIN         1.25 /* times the rate: a rate that is too small must be able to grow */
 #define RTT_PERIOD    (10 * BR_SEC) /* after this the least round trip is measured anew */
 
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
@@ -76,6 +77,8 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
         rail->ack_rx_bytes = 0;
     rail->acked_at = now;
     rail->peer_ack_backlog = 0;
+    rail->queued_bytes = 0;
+    rail->queued_at = now;
     rail->probe_head = rail->probe_tail = 0;
     rail->sent = rail->peer_arrived = rail->peer_released = 0;
     rail->arrived = rail->released = rail->announced = 0;
@@ -111,8 +114,7 @@ uint32_t br_rail_ack_backlog(const struct br_rail *rail)
 }
 
 /* What may be in flight outside the window (doc/design/rails.md, section 2): all bytes behind which
- * ACKs come where the path's delay decides how large the window is, and less where the path is
- * short: there the windows alone keep both directions moving. */
+ * ACKs come. On rails that priorities share, fewer where the path is short. */
 static uint64_t outside_window(const struct br_rail *rail)
 {
     uint64_t delay = br_rail_delay(rail), come = rail->rx_bytes - rail->ack_rx_bytes,
@@ -124,7 +126,31 @@ static uint64_t outside_window(const struct br_rail *rail)
         come = rail->window;
     if (come > ahead)
         ahead = come;
+    if (!rail->shared)
+        return ahead;
     return delay ? ahead * 2 * rail->min_rtt / delay : 0;
+}
+
+/* What has been posted stands in front of the wire until the wire has carried it, by the rate. */
+void br_rail_drain(struct br_rail *rail, uint64_t now)
+{
+    double carried = DRAIN * 1e-9 * (double)rail->rate * (double)(now - rail->queued_at);
+
+    if (!rail->rate || carried >= (double)rail->queued_bytes)
+        rail->queued_bytes = 0;
+    else
+        rail->queued_bytes -= (uint64_t)carried;
+    rail->queued_at = now;
+}
+
+uint64_t br_rail_drained_at(const struct br_rail *rail)
+{
+    uint64_t most = rail->window - rail->frame_bytes;
+
+    if (!rail->rate || rail->queued_bytes <= most)
+        return UINT64_MAX;
+    return rail->queued_at +
+           (uint64_t)((double)(rail->queued_bytes - most) * 1e9 / (DRAIN * (double)rail->rate));
 }
 
 /* Is anything in flight whose arrival will be told? On a byte stream nobody tells of the frames
@@ -144,8 +170,11 @@ bool br_rail_has_window(const struct br_rail *rail, uint32_t length)
      * more frame may leave: it asks. */
     if (rail->device->caps.maps || !awaits_ack(rail))
         return true;
-    return !rail->solo && (in_flight + length <= rail->window ||
-                           in_flight + length <= rail->window + outside_window(rail));
+    if (rail->solo)
+        return false;
+    return in_flight + length <= rail->window ||
+           (in_flight + length <= rail->window + outside_window(rail) &&
+            rail->queued_bytes + length <= rail->window);
 }
 
 int br_rail_compare(const struct br_rail *a, const struct br_rail *b)
@@ -265,7 +294,7 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
     const struct br_caps *caps = &rail->device->caps;
 
     return !caps->maps && !caps->sent_means_arrived &&
-           (rail->solo || rail->tx_bytes + length - rail->ack_asked_bytes >= rail->window / 4);
+           (rail->solo || rail->tx_bytes + length - rail->ack_asked_bytes >= rail->window / 8);
 }
 
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
@@ -280,6 +309,10 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
         rail->acked_at = now; /* the time since then says nothing about the rate: perhaps all that
                                * has left had long arrived */
         rail->ack_rx_bytes = rail->rx_bytes;
+    }
+    if (!rail->device->caps.sent_means_arrived) {
+        br_rail_drain(rail, now);
+        rail->queued_bytes += length;
     }
     rail->tx_bytes += length;
     rail->total_tx += length;

@@ -43,13 +43,19 @@ void br_peers_unblock(struct br_worker *w)
         br_peer_unblock(w, br_container_of(w->blocked.next, struct br_peer, active));
 }
 
-/* Only a starved transfer, or a smaller window, changes what a pump finds at the next time. */
+/* Only a starved transfer, a smaller window, or what the wire has carried changes what a pump finds
+ * at the next time. */
 static void peer_block(struct br_worker *w, struct br_peer *peer)
 {
     const struct br_list *oldest = peer->queues[BR_QUEUE_DATA].age.next;
     uint64_t until =
         br_container_of(oldest, struct br_queued, age)->priority_served + w->config.starvation;
 
+    for (int i = 0; i < peer->n_rails; i++) {
+        uint64_t drained = br_rail_drained_at(&peer->rails[i]);
+
+        until = drained < until ? drained : until;
+    }
     if (br_list_empty(&w->blocked) || until < w->blocked_until)
         w->blocked_until = until;
     w->blocked_shared = peer->shared;
@@ -440,6 +446,8 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 
     if (peer->shared != (w->now < w->shared_until))
         br_peer_set_shared(peer, !peer->shared);
+    for (int i = 0; i < peer->n_rails; i++)
+        br_rail_drain(&peer->rails[i], w->now);
     if (br_control_is_due(peer))
         pump.full = pump_control(w, peer);
     unused = peer->alternates && br_peer_direct(peer) ? peer->alternates : 0;

@@ -176,12 +176,30 @@ static void rails__are_filled_at_any_ratio(void **state)
 
         memcpy(plan.mbit, mbit, sizeof plan.mbit);
         filled = share(&plan);
-        assert_filled(plan.rdma ? "rdma" : "stream", mbit, filled, 0.8);
+        assert_filled(plan.rdma ? "rdma" : "stream", mbit, filled, 0.94);
         sum[plan.rdma] += filled;
     }
     printf("means: streams %.3f, rdma %.3f\n", sum[0] / N_RATES, sum[1] / N_RATES);
-    assert_true(sum[0] / N_RATES > 0.95);
-    assert_true(sum[1] / N_RATES > 0.97);
+    assert_true(sum[0] / N_RATES > 0.97);
+    assert_true(sum[1] / N_RATES > 0.98);
+}
+
+/* Where both ends sent a window at a time, the ACKs of each stood behind the other's, and the wires
+ * were idle for half a round trip in every window: 0.88 to 0.97. */
+static void rails__are_filled_where_acks_come_behind_data(void **state)
+{
+    static const struct plan plans[] = {{{100}, 10 * BR_US, 64 << 20, 1, false},
+                                        {{1000}, 250 * BR_US, 64 << 20, 1, false},
+                                        {{500, 500}, 10 * BR_US, 64 << 20, 1, false},
+                                        {{300, 900}, 10 * BR_US, 64 << 20, 1, false},
+                                        {{500, 500}, 250 * BR_US, 64 << 20, 1, false},
+                                        {{50, 1000}, 250 * BR_US, 64 << 20, 1, false},
+                                        {{250, 250, 250, 250}, 250 * BR_US, 64 << 20, 1, false},
+                                        {{100, 300, 300, 900}, 250 * BR_US, 64 << 20, 1, false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        assert_filled("behind data", plans[i].mbit, share(&plans[i]), 0.965);
 }
 
 /* From one second after a change. */
@@ -202,7 +220,7 @@ static void rails__follow_a_change(void **state)
         set_rates(&w, changes[i][1]);
         for (uint64_t since = 0; since < BR_SEC;)
             since += call(&w);
-        assert_filled("after a change", changes[i][1], share_of(&w, changes[i][1]), 0.88);
+        assert_filled("after a change", changes[i][1], share_of(&w, changes[i][1]), 0.95);
         close_world(&w);
     }
 }
@@ -238,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rails__are_filled_at_any_ratio),
+        cmocka_unit_test(rails__are_filled_where_acks_come_behind_data),
         cmocka_unit_test(rails__follow_a_change),
     };
 
