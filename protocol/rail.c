@@ -15,6 +15,7 @@
 #define RATE_WINDOWS  8             /* the rate is the mean over as many, more or less, */
 #define RATE_LEAST    (50 * BR_MS)  /* and over as long at least, */
 #define RATE_MOST     (100 * BR_MS) /* and as long at most */
+#define RATE_FIRST    (20 * BR_MS)  /* of a rail without a rate, instead of that */
 #define RATE_AGE      BR_SEC        /* so long unconfirmed, the rate of a slow rail is forgotten */
 #define RATE_ASIDE    (400 * BR_MS) /* the same, in flight without ever being full */
 #define RATE_STILL    (100 * BR_MS) /* so long without an awaited ACK: nothing is left to the rail */
@@ -359,8 +360,8 @@ static void measure_rate(struct br_rail *rail, uint64_t bytes, uint64_t span, ui
     rail->full_time += span;
     rail->full_at = now;
     rail->aside = 0;
-    enough =
-        rail->full_bytes >= RATE_WINDOWS * (uint64_t)rail->window || rail->full_time >= RATE_MOST;
+    enough = rail->full_bytes >= RATE_WINDOWS * (uint64_t)rail->window ||
+             rail->full_time >= (rail->rate ? RATE_MOST : RATE_FIRST);
     if (rail->full_time && (rail->rate || enough))
         rail->rate = (uint64_t)((double)rail->full_bytes * 1e9 / (double)rail->full_time);
     if (enough && rail->full_time >= RATE_LEAST) {

@@ -176,7 +176,7 @@ static void rails__are_filled_at_any_ratio(void **state)
 
         memcpy(plan.mbit, mbit, sizeof plan.mbit);
         filled = share(&plan);
-        assert_filled(plan.rdma ? "rdma" : "stream", mbit, filled, 0.94);
+        assert_filled(plan.rdma ? "rdma" : "stream", mbit, filled, 0.9);
         sum[plan.rdma] += filled;
     }
     printf("means: streams %.3f, rdma %.3f\n", sum[0] / N_RATES, sum[1] / N_RATES);
@@ -200,6 +200,17 @@ static void rails__are_filled_where_acks_come_behind_data(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         assert_filled("behind data", plans[i].mbit, share(&plans[i]), 0.965);
+}
+
+/* Calls of 1 MiB: until the slow rail had a rate, it took every frame, 0.70 and 0.73. */
+static void rails__are_filled_by_short_calls(void **state)
+{
+    static const struct plan plans[] = {{{100, 300, 300, 900}, 10 * BR_US, 1 << 20, 64, false},
+                                        {{50, 1000, 1000, 1000}, 10 * BR_US, 1 << 20, 64, false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        assert_filled("1 MiB", plans[i].mbit, share(&plans[i]), 0.8);
 }
 
 /* From one second after a change. */
@@ -257,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rails__are_filled_at_any_ratio),
         cmocka_unit_test(rails__are_filled_where_acks_come_behind_data),
+        cmocka_unit_test(rails__are_filled_by_short_calls),
         cmocka_unit_test(rails__follow_a_change),
     };
 
