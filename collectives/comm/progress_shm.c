@@ -78,7 +78,7 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
     while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
         uint64_t now;
 
-        if (yield)
+        if (yield && !comm->shm->reads)
             yield_in_round(context);
         if (++looks % (yield ? LOOK / 16 : LOOK) && !(yield && context->yields % YIELDS == 0))
             continue;

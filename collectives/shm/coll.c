@@ -23,7 +23,7 @@ static_assert(offsetof(struct area, large) == 64,
               "an epoch's number and its small data share one cache line");
 
 struct header {
-    _Alignas(64) _Atomic uint64_t said;
+    _Alignas(64) _Atomic uint64_t said[BR_SHM_COLL_NUMBERS];
 };
 
 static size_t shm_coll_bytes(uint32_t ranks)
@@ -82,14 +82,15 @@ void br_shm_coll_close(struct br_shm_coll *coll)
     memset(coll, 0, sizeof *coll);
 }
 
-uint64_t br_shm_coll_said(const struct br_shm_coll *coll)
+uint64_t br_shm_coll_said(const struct br_shm_coll *coll, enum br_shm_coll_number which)
 {
-    return atomic_load_explicit(&((struct header *)coll->base)->said, memory_order_relaxed);
+    return atomic_load_explicit(&((struct header *)coll->base)->said[which], memory_order_relaxed);
 }
 
-void br_shm_coll_say(struct br_shm_coll *coll, uint64_t number)
+void br_shm_coll_say(struct br_shm_coll *coll, enum br_shm_coll_number which, uint64_t number)
 {
-    atomic_store_explicit(&((struct header *)coll->base)->said, number, memory_order_relaxed);
+    atomic_store_explicit(&((struct header *)coll->base)->said[which], number,
+                          memory_order_relaxed);
 }
 
 bool br_shm_coll_ready(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch)

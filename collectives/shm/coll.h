@@ -38,10 +38,15 @@ int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
 /* Unmaps the segment; the other ranks keep their mappings. An all-zero structure is allowed. */
 void br_shm_coll_close(struct br_shm_coll *coll);
 
-/* A number that all ranks read: the one that creates the segment writes it before it sends the
+/* Numbers that all ranks read: the one that creates the segment writes them before it sends the
  * descriptor. 0 at first. */
-uint64_t br_shm_coll_said(const struct br_shm_coll *coll);
-void br_shm_coll_say(struct br_shm_coll *coll, uint64_t number);
+enum br_shm_coll_number {
+    BR_SHM_COLL_SPLIT_BYTES, /* all-reduces from this size on are split (split.h) */
+    BR_SHM_COLL_DIRECT,      /* 1: ranks may try to read each other's memory (direct.h) */
+    BR_SHM_COLL_NUMBERS
+};
+uint64_t br_shm_coll_said(const struct br_shm_coll *coll, enum br_shm_coll_number which);
+void br_shm_coll_say(struct br_shm_coll *coll, enum br_shm_coll_number which, uint64_t number);
 
 /* None of the functions below blocks or fails. epoch >= 1, bytes <= BR_SHM_COLL_BYTES. One thread
  * at a time for one rank. */

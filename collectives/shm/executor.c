@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -45,8 +46,11 @@ static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm
 
     if (rc)
         return rc;
-    br_shm_coll_say(&shm->coll, br_shm_split_threshold(&comm->group->model,
-                                                       br_shm_rate_measure(&shm->coll), shm->n));
+    br_shm_coll_say(
+        &shm->coll, BR_SHM_COLL_SPLIT_BYTES,
+        br_shm_split_threshold(&comm->group->model, br_shm_rate_measure(&shm->coll), shm->n));
+    br_shm_coll_say(&shm->coll, BR_SHM_COLL_DIRECT,
+                    comm->context->crowded && br_shm_direct_possible());
     for (int r = 1; r < comm->size && !rc; r++)
         rc = br_shm_link_send_fd(executor_link_to(comm, r), comm->group->number, fd);
     close(fd);
@@ -132,7 +136,7 @@ static void executor_end(struct br_shm_executor *shm, struct br_operation *op, i
         snprintf(op->message, sizeof op->message, "%s", text);
 }
 
-/* The head of the queue: > 0: it has left, 0: it waits; errors with a message. */
+/* The head of the queue: > 0: it has left, 0: it waits, or reads; errors with a message. */
 static int executor_step(struct br_shm_executor *shm, struct br_operation *op, uint64_t now)
 {
     int rc;
@@ -160,7 +164,7 @@ int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now)
         if (rc < 0)
             return rc;
         if (!rc)
-            break;
+            return n + shm->reads;
     }
     return n;
 }
@@ -319,7 +323,7 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
     size_t of_each = BR_SHM_ROOT_BYTES / shm->n;
 
     shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
-    shm->max_reduce_bytes = shm->max_bytes;
+    shm->max_reduce_bytes = shm->max_spread_bytes = shm->max_exchange_bytes = shm->max_bytes;
     if (context->gpus || !context->settings.shm_collective_default)
         return;
     shm->max_copied_bytes = BR_SHM_COPIED_BYTES;
@@ -327,6 +331,13 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
         shm->max_bytes = shm->max_copied_bytes =
             context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_MANY_BYTES;
     shm->max_reduce_bytes = shm->max_copied_bytes;
+    shm->max_spread_bytes = shm->max_exchange_bytes = shm->max_copied_bytes;
+    if (context->crowded) {
+        if (shm->n >= BR_SHM_MANY)
+            shm->max_spread_bytes = BR_SHM_ROUNDS_BYTES;
+        shm->max_exchange_bytes =
+            shm->direct.allowed ? BR_SHM_ROUNDS_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
+    }
     if (!context->crowded && of_each < shm->max_reduce_bytes)
         shm->max_reduce_bytes = of_each > BR_SHM_COPIED_BYTES ? of_each : BR_SHM_COPIED_BYTES;
 }
@@ -338,17 +349,34 @@ static struct br_shm_executor *shm_of(const struct br_executor *executor)
     return br_container_of(executor, struct br_shm_executor, executor);
 }
 
+static size_t executor_limit(const struct br_shm_executor *shm, enum br_collective collective)
+{
+    switch (collective) {
+    case BR_ALLREDUCE:
+        return shm->max_bytes;
+    case BR_REDUCE:
+        return shm->max_reduce_bytes;
+    case BR_BROADCAST:
+    case BR_ALLGATHER:
+        return shm->max_spread_bytes;
+    case BR_ALLTOALL:
+    case BR_SCATTER:
+        return shm->max_exchange_bytes;
+    default:
+        return shm->max_copied_bytes;
+    }
+}
+
 bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    size_t bytes, most = op->collective == BR_ALLREDUCE ? shm->max_bytes
-                         : op->collective == BR_REDUCE  ? shm->max_reduce_bytes
-                                                        : shm->max_copied_bytes;
+    size_t bytes;
 
     if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) || op->collective == BR_SCAN ||
         op->collective == BR_EXSCAN || (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
         return false;
     bytes = br_shm_round_block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
-    return bytes <= (op->algorithm[0] ? BR_SHM_COLL_BYTES : most);
+    return bytes <= executor_limit(shm, op->collective) ||
+           (op->algorithm[0] && bytes <= BR_SHM_COLL_BYTES);
 }
 
 static bool shm_takes(struct br_executor *executor, struct br_operation *op)
@@ -420,17 +448,21 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->rank = (uint32_t)comm->rank;
     shm->n = (uint32_t)comm->size;
     shm->context = comm->context;
-    br_shm_executor_set_limits(shm);
     shm->executor = (struct br_executor){.ops = &ops, .next = &comm->context->engine_executor};
     br_list_init(&shm->executor.ended);
     br_list_init(&shm->queue);
     rc = comm->rank == 0 ? executor_send_fd(comm, shm) : executor_receive_fd(comm, shm);
+    if (!rc && getrandom(&shm->direct.token, sizeof shm->direct.token, 0) !=
+                   (ssize_t)sizeof shm->direct.token)
+        rc = br_error(EIO, "getrandom: %s", strerror(errno));
     if (rc) {
         br_shm_coll_close(&shm->coll);
         free(shm);
         return rc;
     }
-    shm->split_bytes = br_shm_coll_said(&shm->coll);
+    shm->split_bytes = br_shm_coll_said(&shm->coll, BR_SHM_COLL_SPLIT_BYTES);
+    shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
+    br_shm_executor_set_limits(shm);
     shm->group = comm->group;
     br_list_push_back(&comm->context->executors, &shm->executor.node);
     comm->shm = shm;

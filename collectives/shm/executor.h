@@ -3,7 +3,8 @@
  * The executor for small collectives of ranks that share a host: one round (round.h) on the shared
  * segment (coll.h) instead of a schedule. Every rank publishes what it gives, waits for
  * what it needs, and reduces it in the order of ranks, so all have the same bits, in every
- * repetition. With many ranks the larger all-reduces take more rounds (split.h).
+ * repetition. Larger ones take a round for each of their chunks; with many ranks all-reduces are
+ * split (split.h); where each byte is read by one rank, ranks read each other's memory (direct.h).
  *
  * Whether an operation goes here follows from its arguments alone, so all ranks agree. Operations
  * take their rounds in the order of submission. Ranks that call different operations notice by a
@@ -16,6 +17,7 @@
 #include "collectives/engine/executor.h"
 #include "collectives/engine/operation.h"
 #include "collectives/shm/coll.h"
+#include "collectives/shm/direct.h"
 #include "protocol/message.h"
 
 /* Up to how many bytes that a rank gives, by default: of all-reduces, as beyond it the engine,
@@ -30,10 +32,19 @@
 #define BR_SHM_MANY_BYTES       (32u << 10)
 #define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
+/* Where ranks share cores, up to how many bytes collectives go here that move data only, but for
+ * gathers, whose root alone would copy: in chunks, with BR_SHM_MANY ranks and more, or read
+ * directly. Whatever else the ranks call waits for their end, so what is longer goes to the
+ * engine. */
+#define BR_SHM_ROUNDS_BYTES (8u << 20)
 
 struct braid_comm;
 struct br_group;
 struct br_worker;
+
+/* What a round is: one of as many as an operation has chunks, mostly one; one of a split all-reduce
+ * (split.h); the first or the second one of direct reads (direct.h). */
+enum br_shm_form { BR_SHM_CHUNKS, BR_SHM_SPLIT, BR_SHM_OFFERS, BR_SHM_OUTCOMES };
 
 struct br_shm_executor {
     struct br_executor executor;
@@ -41,12 +52,19 @@ struct br_shm_executor {
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
-    /* that a rank gives: of all-reduces, of reduces, of others */
-    size_t max_bytes, max_reduce_bytes, max_copied_bytes;
+    /* that a rank gives: of all-reduces, of reduces, of broadcasts and allgathers, of alltoalls and
+     * scatters, of others */
+    size_t max_bytes, max_reduce_bytes, max_spread_bytes, max_exchange_bytes, max_copied_bytes;
     size_t split_bytes; /* all-reduces from this size on are split (split.h) */
     uint64_t epoch;     /* the round of the last operation that has published */
-    uint32_t round,
-        rounds;     /* of a split all-reduce that has published; rounds 0: it is not split */
+    /* Of the operation that has published: in which of how many rounds it is, but for direct reads,
+     * and how many elements of each block a round has, with BR_SHM_CHUNKS; has_read: what this rank
+     * needs of the round is in the result; reads: there is more to read directly, at once. */
+    enum br_shm_form form;
+    uint32_t round, rounds;
+    size_t chunk;
+    bool has_read, reads;
+    struct br_shm_direct direct;
     bool busy;      /* an operation on the short way has the round; the queue waits */
     bool published; /* the head of `queue` has published */
     /* operations, by submission: small collectives, and those of `guest` */
@@ -80,8 +98,8 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 
 /* All functions below are called under the lock. Appends an operation to the queue. */
 void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op);
-/* Runs what can run now. Returns how many operations have left the queue; -EPROTO with a message:
- * the ranks disagree. */
+/* Runs what can run now. Returns how many operations have left the queue, and one more if the next
+ * one is in the midst of its reads; -EPROTO with a message: the ranks disagree. */
 int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now);
 /* Ends all operations in the queue with this status and message. */
 void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text, uint64_t now);

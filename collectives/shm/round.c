@@ -16,29 +16,54 @@
 
 _Static_assert(sizeof(struct br_call) == BR_SHM_COLL_NOTE, "a call is the note beside a round");
 
-/* What a rank publishes; the lengths follow from the call, nothing on the shared segment says
- * them. */
-static size_t round_bytes(const struct br_shm_executor *shm, const struct br_operation *op,
-                          uint32_t rank)
-{
-    size_t bytes = br_shm_round_block_bytes(op);
+#define LINE 64u /* what an operation gives in a round of several begins at cache lines */
 
-    switch (op->collective) {
-    case BR_REDUCE_SCATTER:
-    case BR_ALLTOALL:
-        return bytes * shm->n;
-    case BR_BROADCAST:
-        return rank == (uint32_t)op->root ? bytes : 0;
-    case BR_SCATTER:
-        return rank == (uint32_t)op->root ? bytes * shm->n : 0;
-    default:
-        return bytes;
-    }
+/* Blocks that a rank publishes; the lengths follow from the call, nothing on the shared segment
+ * says them. */
+static uint32_t round_blocks(const struct br_shm_executor *shm, const struct br_operation *op,
+                             uint32_t rank)
+{
+    bool root = rank == (uint32_t)op->root;
+
+    if (br_collective_from_root(op->collective) ? !root
+                                                : br_collective_to_root(op->collective) && root)
+        return 0;
+    return br_collective_blocks(op->collective, shm->n, BR_INPUT);
+}
+
+/* Elements [first, first + count) of each block are those of the current round. */
+struct elements {
+    size_t first, count;
+};
+
+static struct elements round_elements(const struct br_shm_executor *shm,
+                                      const struct br_operation *op)
+{
+    size_t first = shm->round * shm->chunk, left = op->count - first;
+
+    return (struct elements){.first = first, .count = left < shm->chunk ? left : shm->chunk};
+}
+
+/* Into how many rounds the operation is cut, and how many elements of a block one round has: in all
+ * but the last as many, which an area has room for. */
+static void round_cut(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    size_t line = LINE / br_type_size(op->type),
+           most = BR_SHM_COLL_BYTES / br_collective_blocks(op->collective, shm->n, BR_INPUT) /
+                  LINE * line,
+           rounds = op->count > most ? (op->count + most - 1) / most : 1;
+
+    shm->rounds = (uint32_t)rounds;
+    shm->chunk = ((op->count + rounds - 1) / rounds + line - 1) / line * line;
 }
 
 bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_operation *op,
                         uint32_t rank)
 {
+    /* The next round begins when all have published this one, and all say whether they could read
+     */
+    if (shm->has_read || shm->form == BR_SHM_OUTCOMES)
+        return true;
     if (br_collective_from_root(op->collective))
         return rank == (uint32_t)op->root;
     return !br_collective_to_root(op->collective) || shm->rank == (uint32_t)op->root;
@@ -53,46 +78,64 @@ int br_shm_round_waits_for(const struct br_shm_executor *shm, const struct br_op
     return -1;
 }
 
+/* What `rank` gives in this round of a block. */
 static const void *round_part(const struct br_shm_executor *shm, const struct br_operation *op,
-                              uint32_t rank)
+                              uint32_t rank, uint32_t block)
 {
+    struct elements part = round_elements(shm, op);
+    size_t size = br_type_size(op->type), bytes = part.count * size;
+
     if (rank == shm->rank)
-        return op->send;
-    return br_shm_coll_data(&shm->coll, rank, shm->epoch, round_bytes(shm, op, rank));
+        return (const uint8_t *)op->send + (block * op->count + part.first) * size;
+    return (const uint8_t *)br_shm_coll_data(
+               &shm->coll, rank, shm->epoch,
+               shm->rounds > 1 ? BR_SHM_COLL_BYTES : round_blocks(shm, op, rank) * bytes) +
+           block * bytes;
 }
 
+/* Where this round's elements of a block of the result go. */
+static void *round_out(const struct br_shm_executor *shm, const struct br_operation *op,
+                       uint32_t block)
+{
+    return (uint8_t *)op->recv +
+           (block * op->count + round_elements(shm, op).first) * br_type_size(op->type);
+}
+
+/* block: of what each rank gives. */
 static void round_reduce(const struct br_shm_executor *shm, const struct br_operation *op,
-                         size_t skip)
+                         uint32_t block)
 {
     const void *in[BR_SHM_COLL_RANKS];
 
     for (uint32_t r = 0; r < shm->n; r++)
-        in[r] = (const uint8_t *)round_part(shm, op, r) + skip;
-    br_reduce_operation(op, op->recv, in, (int)shm->n, op->count, (int)shm->n);
+        in[r] = round_part(shm, op, r, block);
+    br_reduce_operation(op, round_out(shm, op, 0), in, (int)shm->n, round_elements(shm, op).count,
+                        (int)shm->n);
 }
 
-static void round_copy(void *out, const void *in, size_t bytes)
+/* A block of what `rank` gives becomes a block of the result. */
+static void round_copy(const struct br_shm_executor *shm, const struct br_operation *op,
+                       uint32_t rank, uint32_t from, uint32_t to)
 {
+    size_t bytes = round_elements(shm, op).count * br_type_size(op->type);
+    const void *in = round_part(shm, op, rank, from);
+    void *out = round_out(shm, op, to);
+
     if (bytes && out != in)
         memcpy(out, in, bytes);
 }
 
-/* Block r of the result is what rank r has published from `skip` on. */
+/* Block r of the result is a block of what rank r gives. */
 static void round_copy_all(const struct br_shm_executor *shm, const struct br_operation *op,
-                           size_t skip)
+                           uint32_t from)
 {
-    size_t bytes = br_shm_round_block_bytes(op);
-
     for (uint32_t r = 0; r < shm->n; r++)
-        round_copy((uint8_t *)op->recv + r * bytes, (const uint8_t *)round_part(shm, op, r) + skip,
-                   bytes);
+        round_copy(shm, op, r, from, r);
 }
 
 static void round_combine(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    size_t bytes = br_shm_round_block_bytes(op);
-
-    if (!bytes)
+    if (!br_shm_round_block_bytes(op))
         return;
     switch (op->collective) {
     case BR_ALLREDUCE:
@@ -103,23 +146,21 @@ static void round_combine(const struct br_shm_executor *shm, const struct br_ope
             round_reduce(shm, op, 0);
         break;
     case BR_REDUCE_SCATTER:
-        round_reduce(shm, op, bytes * shm->rank);
+        round_reduce(shm, op, shm->rank);
         break;
     case BR_ALLGATHER:
     case BR_ALLTOALL:
-        round_copy_all(shm, op, op->collective == BR_ALLTOALL ? bytes * shm->rank : 0);
+        round_copy_all(shm, op, op->collective == BR_ALLTOALL ? shm->rank : 0);
         break;
     case BR_GATHER:
         if (shm->rank == (uint32_t)op->root)
             round_copy_all(shm, op, 0);
         break;
     case BR_BROADCAST:
-        round_copy(op->recv, round_part(shm, op, (uint32_t)op->root), bytes);
+        round_copy(shm, op, (uint32_t)op->root, 0, 0);
         break;
     case BR_SCATTER:
-        round_copy(op->recv,
-                   (const uint8_t *)round_part(shm, op, (uint32_t)op->root) + bytes * shm->rank,
-                   bytes);
+        round_copy(shm, op, (uint32_t)op->root, shm->rank, 0);
         break;
     default:
         break;
@@ -184,45 +225,129 @@ bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation
     return true;
 }
 
-static void round_show_split(struct br_shm_executor *shm, const struct br_operation *op)
+/* What this rank gives of the elements of this round, block behind block. */
+static void round_write_chunk(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    br_shm_split_write(&shm->coll, op, shm->round, shm->epoch + 1);
-    round_show(shm, op, NULL, 0);
+    size_t bytes = round_elements(shm, op).count * br_type_size(op->type);
+    uint32_t blocks = round_blocks(shm, op, shm->rank);
+    uint8_t *out = br_shm_coll_space(&shm->coll, shm->epoch + 1);
+
+    for (uint32_t block = 0; block < blocks; block++, out += bytes)
+        if (blocks == 1 || block != shm->rank) /* its own one of several nobody else reads */
+            memcpy(out, round_part(shm, op, shm->rank, block), bytes);
+}
+
+/* Publishes the next round of an operation that has several. All ranks have published the one
+ * before. */
+static void round_show_next(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    struct br_shm_offer offer;
+
+    switch (shm->form) {
+    case BR_SHM_CHUNKS:
+        round_write_chunk(shm, op);
+        round_show(shm, op, NULL, 0);
+        break;
+    case BR_SHM_SPLIT:
+        br_shm_split_write(&shm->coll, op, shm->round, shm->epoch + 1);
+        round_show(shm, op, NULL, 0);
+        break;
+    case BR_SHM_OFFERS:
+        br_shm_direct_offer(&shm->direct, op, &offer);
+        round_show(shm, op, &offer, sizeof offer);
+        break;
+    case BR_SHM_OUTCOMES:
+        round_show(shm, op, &shm->direct.outcome, sizeof shm->direct.outcome);
+        break;
+    }
 }
 
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    shm->rounds = 0;
-    if (op->collective != BR_ALLREDUCE || br_shm_round_block_bytes(op) < shm->split_bytes)
-        return br_shm_round_publish(shm, op, op->send, round_bytes(shm, op, shm->rank));
+    size_t block = br_shm_round_block_bytes(op),
+           bytes = block * br_collective_blocks(op->collective, shm->n, BR_INPUT);
+    bool split = op->collective == BR_ALLREDUCE && block >= shm->split_bytes;
+
+    shm->form = BR_SHM_CHUNKS;
+    shm->round = 0;
+    shm->rounds = 1;
+    shm->chunk = op->count;
+    shm->has_read = false;
+    if (!split && bytes <= BR_SHM_COLL_BYTES)
+        return br_shm_round_publish(shm, op, op->send, round_blocks(shm, op, shm->rank) * block);
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
         return false;
-    shm->round = 0;
-    shm->rounds = br_shm_split_rounds(&shm->coll, op);
-    round_show_split(shm, op);
+    if (split) {
+        shm->form = BR_SHM_SPLIT;
+        shm->rounds = br_shm_split_rounds(&shm->coll, op);
+    } else {
+        round_cut(shm, op); /* for direct reads, too, which may have to begin anew */
+        if (shm->direct.allowed && br_shm_direct_suits(op->collective))
+            shm->form = BR_SHM_OFFERS;
+    }
+    round_show_next(shm, op);
     return true;
+}
+
+/* What the operation needs of this round, in which all that it waits for have published. */
+enum progress { READS, NEXT_ROUND, COMPLETE };
+
+static enum progress round_read(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    switch (shm->form) {
+    case BR_SHM_SPLIT:
+        br_shm_split_read(&shm->coll, op, shm->round, shm->epoch);
+        break;
+    case BR_SHM_OFFERS:
+        if (!br_shm_direct_read(&shm->direct, &shm->coll, op, shm->epoch))
+            return READS;
+        return NEXT_ROUND;
+    case BR_SHM_OUTCOMES:
+        return br_shm_direct_agreed(&shm->direct, &shm->coll, shm->epoch) ? COMPLETE : NEXT_ROUND;
+    default:
+        round_combine(shm, op);
+        break;
+    }
+    return shm->round + 1 == shm->rounds ? COMPLETE : NEXT_ROUND;
+}
+
+static void round_go_on(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    if (shm->form == BR_SHM_OFFERS)
+        shm->form = BR_SHM_OUTCOMES;
+    else if (shm->form == BR_SHM_OUTCOMES) /* a rank could not read */
+        shm->form = BR_SHM_CHUNKS;
+    else
+        shm->round++;
+    round_show_next(shm, op);
 }
 
 int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation *op)
 {
+    enum progress progress;
     int rc;
 
+    shm->reads = false;
     for (;;) {
         if (br_shm_round_waits_for(shm, op) >= 0)
             return 0;
         rc = br_shm_round_check(shm, op, true);
         if (rc)
             return rc;
-        if (!shm->rounds) {
-            round_combine(shm, op);
-            break;
+        if (shm->has_read) {
+            shm->has_read = false;
+            round_go_on(shm, op);
+            continue;
         }
-        br_shm_split_read(&shm->coll, op, shm->round, shm->epoch);
-        if (++shm->round == shm->rounds)
+        progress = round_read(shm, op);
+        shm->reads = progress == READS;
+        if (shm->reads)
+            return 0;
+        if (progress == COMPLETE)
             break;
-        round_show_split(shm, op);
+        shm->has_read = true;
     }
+    shm->form = BR_SHM_CHUNKS;
     shm->operations++;
-    shm->rounds = 0;
     return 1;
 }

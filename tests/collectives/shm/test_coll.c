@@ -49,9 +49,11 @@ static void publish__is_read_by_others(void **state)
     assert_int_equal(br_shm_coll_create(&a, 2, 0, &fd), 0);
     assert_int_equal(br_shm_coll_attach(&b, 2, 1, fd), 0);
     close(fd);
-    assert_int_equal(br_shm_coll_said(&b), 0);
-    br_shm_coll_say(&a, UINT64_MAX);
-    assert_true(br_shm_coll_said(&b) == UINT64_MAX);
+    assert_int_equal(br_shm_coll_said(&b, BR_SHM_COLL_SPLIT_BYTES), 0);
+    br_shm_coll_say(&a, BR_SHM_COLL_SPLIT_BYTES, UINT64_MAX);
+    br_shm_coll_say(&a, BR_SHM_COLL_DIRECT, 1);
+    assert_true(br_shm_coll_said(&b, BR_SHM_COLL_SPLIT_BYTES) == UINT64_MAX);
+    assert_int_equal(br_shm_coll_said(&b, BR_SHM_COLL_DIRECT), 1);
     assert_true(br_shm_coll_may_publish(&a, 1));
     assert_false(br_shm_coll_ready(&b, 0, 1));
     br_shm_coll_publish(&a, 1, 0xbeef, "one", 4);

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,6 +44,8 @@ static int open_segment(void **state)
         shm->max_bytes = 4096;
         shm->max_copied_bytes = 8192;
         shm->max_reduce_bytes = 6144;
+        shm->max_spread_bytes = shm->max_exchange_bytes = 1u << 20;
+        shm->direct = (struct br_shm_direct){.allowed = true, .token = 77 + r};
         shm->split_bytes = SIZE_MAX;
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
@@ -107,13 +110,24 @@ static void takes__by_size_and_name(void **state)
     assert_false(br_shm_executor_takes(&locals[0], &op));
     op.count = 682;
     assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.collective = BR_GATHER;
+    op.count = 2048;
+    assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.count = 2049;
+    assert_false(br_shm_executor_takes(&locals[0], &op));
     op.collective = BR_ALLTOALL;
     assert_true(br_shm_executor_takes(&locals[0], &op));
     op.collective = BR_SCATTER;
-    op.count = 683;
-    assert_false(br_shm_executor_takes(&locals[0], &op));
-    op.collective = BR_GATHER;
+    op.count = (1u << 18) / N;
     assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.count++;
+    assert_false(br_shm_executor_takes(&locals[0], &op));
+    op.collective = BR_BROADCAST;
+    op.count = 1u << 18;
+    assert_true(br_shm_executor_takes(&locals[0], &op));
+    op.collective = BR_ALLGATHER;
+    op.count++;
+    assert_false(br_shm_executor_takes(&locals[0], &op));
 }
 
 /* KiB that a rank gives, in a job without GPUs. */
@@ -121,11 +135,18 @@ static void set_limits__by_ranks_and_cores(void **state)
 {
     static const struct {
         uint32_t n;
-        bool crowded;
-        size_t allreduce, reduce, others;
-    } cases[] = {{2, false, 4, 8, 8},      {3, false, 4, 8, 8},      {4, false, 32, 32, 32},
-                 {8, false, 32, 32, 32},   {16, false, 32, 16, 32},  {64, false, 32, 8, 32},
-                 {2, true, 128, 128, 128}, {64, true, 128, 128, 128}};
+        bool crowded, direct;
+        size_t allreduce, reduce, spread, exchange, others;
+    } cases[] = {{2, false, true, 4, 8, 8, 8, 8},
+                 {3, false, true, 4, 8, 8, 8, 8},
+                 {4, false, true, 32, 32, 32, 32, 32},
+                 {8, false, true, 32, 32, 32, 32, 32},
+                 {16, false, true, 32, 16, 32, 32, 32},
+                 {64, false, true, 32, 8, 32, 32, 32},
+                 {3, true, true, 128, 128, 128, 8192, 128},
+                 {4, true, true, 128, 128, 8192, 8192, 128},
+                 {64, true, true, 128, 128, 8192, 8192, 128},
+                 {64, true, false, 128, 128, 8192, 256, 128}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
@@ -133,20 +154,25 @@ static void set_limits__by_ranks_and_cores(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         shm.n = cases[i].n;
+        shm.direct.allowed = cases[i].direct;
         context.crowded = cases[i].crowded;
         br_shm_executor_set_limits(&shm);
         assert_int_equal(shm.max_bytes, cases[i].allreduce << 10);
         assert_int_equal(shm.max_reduce_bytes, cases[i].reduce << 10);
+        assert_int_equal(shm.max_spread_bytes, cases[i].spread << 10);
+        assert_int_equal(shm.max_exchange_bytes, cases[i].exchange << 10);
         assert_int_equal(shm.max_copied_bytes, cases[i].others << 10);
     }
     context.gpus = true;
     br_shm_executor_set_limits(&shm);
     assert_int_equal(shm.max_reduce_bytes, BR_SHM_COLLECTIVE_BYTES);
+    assert_int_equal(shm.max_spread_bytes, BR_SHM_COLLECTIVE_BYTES);
     context = (struct br_context){.settings = {.shm_collective_bytes = 5000}}; /* the user's */
     br_shm_executor_set_limits(&shm);
     assert_int_equal(shm.max_bytes, 5000);
     assert_int_equal(shm.max_reduce_bytes, 5000);
     assert_int_equal(shm.max_copied_bytes, 5000);
+    assert_int_equal(shm.max_exchange_bytes, 5000);
 }
 
 /* The short way on all ranks, one after the other; a rank is complete when those have published
@@ -233,6 +259,211 @@ static void complete__split_disagreement(void **state)
     memset(out[0], 0xee, sizeof out[0]);
     assert_int_equal(br_shm_executor_complete(&locals[0], &ops[0]), -EPROTO);
     assert_int_equal(out[0][0], (int32_t)0xeeeeeeee);
+}
+
+/* ---- operations that do not fit into one round ----------------------------------------------- */
+
+#define LARGE 300001u /* elements of a block: 1.2 MB, and no whole number of lines */
+
+static int32_t large_in(uint32_t rank, size_t i)
+{
+    return (int32_t)(rank * 1000003u + (uint32_t)i * 7u);
+}
+
+/* Memory of all ranks for an operation; in place an alltoall's `recv` is its `send`. */
+static void make_large(struct br_operation *ops, enum br_collective collective, bool in_place,
+                       size_t count)
+{
+    for (int r = 0; r < N; r++) {
+        int32_t *send = malloc(N * count * sizeof *send),
+                *recv = in_place ? send : malloc(N * count * sizeof *recv);
+
+        assert_true(send && recv);
+        for (size_t i = 0; i < N * count; i++)
+            send[i] = large_in((uint32_t)r, i);
+        ops[r] = make(r, collective, count, 1, 0);
+        ops[r].send = send;
+        ops[r].recv = recv;
+    }
+}
+
+static void free_large(struct br_operation *ops)
+{
+    for (int r = 0; r < N; r++) {
+        if (ops[r].send != ops[r].recv)
+            free((void *)ops[r].send);
+        free(ops[r].recv);
+    }
+}
+
+/* By turns, until all are complete. */
+static void run_large(struct br_operation *ops)
+{
+    int complete = 0;
+
+    for (int r = 0; r < N; r++)
+        assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+    for (int turn = 0; turn < 1000 && complete < N; turn++)
+        for (int r = 0; r < N; r++)
+            if (locals[r].busy) {
+                int rc = br_shm_executor_complete(&locals[r], &ops[r]);
+
+                assert_true(rc >= 0);
+                complete += rc;
+            }
+    assert_int_equal(complete, N);
+}
+
+static int32_t large_sum(size_t i)
+{
+    uint32_t sum = 0;
+
+    for (uint32_t r = 0; r < N; r++)
+        sum += (uint32_t)large_in(r, i);
+    return (int32_t)sum;
+}
+
+static void check_large(const struct br_operation *ops, size_t count)
+{
+    for (uint32_t r = 0; r < N; r++) {
+        const int32_t *recv = ops[r].recv;
+        bool root = r == 1;
+
+        for (size_t i = 0; i < count; i++)
+            switch (ops[r].collective) {
+            case BR_ALLREDUCE:
+                assert_int_equal(recv[i], large_sum(i));
+                break;
+            case BR_REDUCE:
+                assert_int_equal(root ? recv[i] : large_sum(i), large_sum(i));
+                break;
+            case BR_REDUCE_SCATTER:
+                assert_int_equal(recv[i], large_sum(r * count + i));
+                break;
+            case BR_BROADCAST:
+                assert_int_equal(recv[i], large_in(1, i));
+                break;
+            case BR_SCATTER:
+                assert_int_equal(recv[i], large_in(1, r * count + i));
+                break;
+            default:
+                for (uint32_t k = 0; k < N && (root || ops[r].collective != BR_GATHER); k++)
+                    assert_int_equal(
+                        recv[k * count + i],
+                        large_in(k, (ops[r].collective == BR_ALLTOALL ? r * count : 0) + i));
+                break;
+            }
+    }
+}
+
+static void complete__in_chunks(void **state)
+{
+    (void)state;
+    for (int c = 0; c < BR_COLLECTIVES; c++) {
+        struct br_operation ops[N];
+
+        if (c == BR_BARRIER || c == BR_SCAN || c == BR_EXSCAN)
+            continue;
+        for (int r = 0; r < N; r++)
+            locals[r].direct.allowed = false;
+        make_large(ops, (enum br_collective)c, false, LARGE);
+        run_large(ops);
+        check_large(ops, LARGE);
+        free_large(ops);
+    }
+    for (int in_place = 0; in_place < 2; in_place++) { /* 2 rounds, the last of 1 element */
+        struct br_operation ops[N];
+        size_t count = BR_SHM_COLL_BYTES / N / 64 * 16 + 1;
+
+        make_large(ops, BR_ALLTOALL, in_place, count);
+        run_large(ops);
+        check_large(ops, count);
+        free_large(ops);
+    }
+}
+
+/* The root's next chunk waits until all have published for the one before. */
+static void complete__chunk_waits_for_all(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    make_large(ops, BR_BROADCAST, false, LARGE);
+    assert_true(br_shm_executor_begin(&locals[1], &ops[1]));
+    assert_int_equal(br_shm_executor_complete(&locals[1], &ops[1]), 0);
+    assert_int_equal(br_shm_round_waits_for(&locals[1], &ops[1]), 0);
+    assert_true(br_shm_executor_begin(&locals[0], &ops[0]));
+    assert_int_equal(br_shm_executor_complete(&locals[0], &ops[0]), 0);
+    assert_int_equal(br_shm_round_waits_for(&locals[0], &ops[0]), 2);
+    assert_int_equal(br_shm_executor_complete(&locals[1], &ops[1]), 0);
+    assert_int_equal(br_shm_round_waits_for(&locals[1], &ops[1]), 2);
+    assert_int_equal(locals[1].epoch, 1);
+    assert_true(br_shm_executor_begin(&locals[2], &ops[2]));
+    assert_int_equal(br_shm_executor_complete(&locals[2], &ops[2]), 0);
+    assert_int_equal(locals[2].epoch, 2);
+    assert_int_equal(br_shm_executor_complete(&locals[1], &ops[1]), 0);
+    assert_int_equal(locals[1].epoch, 2);
+    free_large(ops);
+}
+
+/* Two rounds, whatever the size; the reader has its turns. */
+static void complete__direct(void **state)
+{
+    static const enum br_collective collectives[] = {BR_ALLTOALL, BR_SCATTER};
+
+    (void)state;
+    for (size_t c = 0; c < 2; c++) {
+        struct br_operation ops[N];
+        uint64_t before = locals[0].epoch;
+
+        make_large(ops, collectives[c], false, LARGE);
+        run_large(ops);
+        check_large(ops, LARGE);
+        free_large(ops);
+        assert_int_equal(locals[0].epoch - before, BR_SHM_DIRECT_ROUNDS);
+        assert_true(locals[0].direct.allowed);
+    }
+}
+
+/* What is overwritten in place is not read by others; the next operation is read directly again. */
+static void complete__direct_in_place(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    make_large(ops, BR_ALLTOALL, true, LARGE);
+    run_large(ops);
+    check_large(ops, LARGE);
+    free_large(ops);
+    assert_true(locals[0].epoch > BR_SHM_DIRECT_ROUNDS);
+    for (int r = 0; r < N; r++)
+        assert_true(locals[r].direct.allowed);
+}
+
+/* One rank cannot read: all take chunks, now and from now on. */
+static void complete__direct_refused(void **state)
+{
+    struct br_operation ops[N];
+    uint64_t epoch;
+
+    (void)state;
+    make_large(ops, BR_ALLTOALL, false, LARGE);
+    for (int r = 0; r < N; r++)
+        assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+    locals[2].direct.token++; /* as if its number were that of another process */
+    for (int turn = 0, complete = 0; complete < N; turn++) {
+        assert_true(turn < 1000);
+        for (int r = 0; r < N; r++)
+            complete += locals[r].busy && br_shm_executor_complete(&locals[r], &ops[r]) == 1;
+    }
+    check_large(ops, LARGE);
+    for (int r = 0; r < N; r++)
+        assert_false(locals[r].direct.allowed);
+    epoch = locals[0].epoch;
+    run_large(ops);
+    check_large(ops, LARGE);
+    assert_int_equal(locals[0].epoch - epoch, epoch - BR_SHM_DIRECT_ROUNDS);
+    free_large(ops);
 }
 
 /* The queue waits for the short way's round, and takes no round away from it. */
@@ -383,6 +614,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__every_collective, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__chunk_waits_for_all, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__direct_in_place, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__direct_refused, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(step__waits_for_the_short_way, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(fail__ends_all, open_segment, close_segment),
