@@ -32,7 +32,7 @@ static size_t whole_lines(size_t bytes)
 /* An area has room for a chunk and, behind it, for the largest part of one. */
 static size_t most_chunk_bytes(uint32_t ranks)
 {
-    return (BR_SHM_COLL_BYTES / LINE - 1) * ranks / (ranks + 1) * LINE;
+    return (size_t)(BR_SHM_COLL_BYTES / LINE - 1) * ranks / (ranks + 1) * LINE;
 }
 
 static size_t chunk_count(const struct br_shm_coll *coll, const struct br_operation *op)
