@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--bytes", default="8")
     parser.add_argument("--braid", default="build/release/braid")
     options = parser.parse_args()
-    few, many = (50, 250) if options.bytes == "8" else (3, 8)
+    few, many = (50, 2050) if options.bytes == "8" else (3, 8)
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "callgrind.out")
         run(options.braid, options.bytes, few, out)
