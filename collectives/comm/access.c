@@ -5,8 +5,8 @@
  * instruction of its CPU. So they have ended, and stand at the target, when the call returns;
  * nothing travels, and the target's worker knows nothing of it.
  *
- * 1. What does not qualify goes to the engine as ever (point.c): an error is the target's to tell. So
- *    does whatever comes while another thread has the lock, and that one serves all.
+ * 1. What does not qualify goes to the engine as ever (point.c): an error is the target's to tell.
+ * So does whatever comes while another thread has the lock, and that one serves all.
  * 2. A large access is copied in turns of the lock, and each looks anew whether the region is still
  *    there. If it is not, the engine does all of it once more and says why it cannot.
  * 3. A program may do nothing but access, or look at a number in a loop until another rank changes
@@ -20,7 +20,6 @@
 
 #include <string.h>
 
-#include "collectives/comm/api.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/handles.h"
@@ -46,30 +45,31 @@ static void access_ended(struct braid_comm *comm, struct braid_op **handle)
         *handle = br_handle_of_ended(comm);
 }
 
-/* All bytes of a put or a get. */
-static bool access_copy(struct braid_comm *comm, const struct br_api_point *access,
+/* All bytes of a put (from) or a get (into). ends: the access has ended then. */
+static bool access_copy(struct braid_comm *comm, const struct braid_key *key, uint64_t offset,
+                        const void *from, void *into, size_t bytes, bool ends,
                         struct braid_op **handle)
 {
     struct br_context *context = comm->context;
     size_t n;
 
-    for (size_t done = 0; done < access->bytes; done += n) {
+    for (size_t done = 0; done < bytes; done += n) {
         void *there;
 
-        n = access->bytes - done < ACCESS_TURN ? access->bytes - done : ACCESS_TURN;
+        n = bytes - done < ACCESS_TURN ? bytes - done : ACCESS_TURN;
         if (!br_progress_trylock_armed(context)) {
             if (!done)
                 return false;
             br_progress_lock(context);
         }
-        there = access_reach(context, access->key, access->key->id, access->offset + done, n);
-        if (there && access->send)
-            memcpy(there, (const uint8_t *)access->send + done, n);
+        there = access_reach(context, key, key->id, offset + done, n);
+        if (there && from)
+            memcpy(there, (const uint8_t *)from + done, n);
         else if (there)
-            memcpy((uint8_t *)access->recv + done, there, n);
+            memcpy((uint8_t *)into + done, there, n);
         if (there)
             context->worker->counters.mapped_bytes += n;
-        if (there && done + n == access->bytes && !access->notify)
+        if (there && ends && done + n == bytes)
             access_ended(comm, handle);
         br_progress_leave(context, n, false);
         if (!there)
@@ -100,41 +100,44 @@ static bool access_change(struct braid_comm *comm, const struct braid_key *key, 
     return ended;
 }
 
-static bool access_atomic(struct braid_comm *comm, const struct br_api_point *access,
-                          struct braid_op **handle)
+static bool access_signal(struct braid_comm *comm, const struct braid_key *key,
+                          const struct br_notify *notify, struct braid_op **handle)
 {
-    uint64_t before;
-    bool ended = access_change(comm, access->key, access->key->id, access->offset,
-                               access->kind == BR_OPERATION_ADD ? BR_ATOMIC_ADD : BR_ATOMIC_SWAP,
-                               &access->operands, &before, handle);
-
-    if (ended)
-        memcpy(access->recv, &before, sizeof before);
-    return ended;
-}
-
-static bool access_signal(struct braid_comm *comm, const struct br_api_point *access,
-                          struct braid_op **handle)
-{
-    const struct br_notify *notify = access->notify;
     const struct br_operands operands = {.value = notify->value};
     uint64_t before;
 
-    return access_change(comm, access->key, notify->region, notify->offset,
+    return access_change(comm, key, notify->region, notify->offset,
                          (enum br_atomic)notify->operation, &operands, &before, handle);
 }
 
-enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br_api_point *access,
-                                        struct braid_op **handle)
+/* Is the key one of this job? If not, its target says so. */
+static bool access_knows(const struct braid_comm *comm, const struct braid_key *key)
 {
-    bool moves = access->kind == BR_OPERATION_PUT || access->kind == BR_OPERATION_GET;
+    return key->check == comm->context->worker->config.check;
+}
 
-    if (!(access->bytes || access->notify) ||
-        access->key->check != comm->context->worker->config.check)
+enum br_access_left br_access_move(struct braid_comm *comm, const struct braid_key *key,
+                                   uint64_t offset, const void *from, void *into, size_t bytes,
+                                   const struct br_notify *notify, struct braid_op **handle)
+{
+    if (!(bytes || notify) || !access_knows(comm, key) ||
+        !access_copy(comm, key, offset, from, into, bytes, !notify, handle))
         return BR_ACCESS_ALL;
-    if (moves ? !access_copy(comm, access, handle) : !access_atomic(comm, access, handle))
-        return BR_ACCESS_ALL;
-    if (access->notify && (!access->notify->region || !access_signal(comm, access, handle)))
+    if (notify && (!notify->region || !access_signal(comm, key, notify, handle)))
         return BR_ACCESS_VALUE;
+    return BR_ACCESS_ENDED;
+}
+
+enum br_access_left br_access_atomic(struct braid_comm *comm, const struct braid_key *key,
+                                     uint64_t offset, enum br_atomic operation,
+                                     struct br_operands operands, void *before,
+                                     struct braid_op **handle)
+{
+    uint64_t number;
+
+    if (!access_knows(comm, key) ||
+        !access_change(comm, key, key->id, offset, operation, &operands, &number, handle))
+        return BR_ACCESS_ALL;
+    memcpy(before, &number, sizeof number);
     return BR_ACCESS_ENDED;
 }

@@ -122,7 +122,6 @@ static int init_locks(struct br_context *context)
 
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&context->lock, NULL);
     pthread_mutex_init(&context->pool_lock, NULL);
     pthread_mutex_init(&context->trace_opening, NULL);
     pthread_mutex_init(&context->ended_lock, NULL);
@@ -139,7 +138,6 @@ static void destroy_locks(struct br_context *context)
     sem_destroy(&context->unpark);
     pthread_mutex_destroy(&context->trace_opening);
     pthread_mutex_destroy(&context->pool_lock);
-    pthread_mutex_destroy(&context->lock);
 }
 
 static int init_operations(struct br_context *context)
@@ -512,9 +510,9 @@ static void comm_unwind(struct br_context *context, int n)
  */
 static void comm_free_in_child(struct br_context *context)
 {
-    if (!pthread_mutex_trylock(&context->lock)) {
+    if (br_mutex_trylock(&context->lock)) {
         br_regions_free_in_child(context);
-        pthread_mutex_unlock(&context->lock);
+        br_mutex_unlock(&context->lock);
     }
     for (uint32_t i = 0; i < BR_MAX_GROUPS; i++)
         if (context->comms[i])

@@ -15,6 +15,7 @@
 
 #include "base/growing_pool.h"
 #include "base/list.h"
+#include "base/mutex.h"
 #include "base/ring.h"
 #include "base/table.h"
 #include "collectives/comm/memory.h"
@@ -107,7 +108,7 @@ struct br_context {
     struct braid_comm *world;   /* of all ranks of the job */
     struct br_meeting *meeting; /* by which members of a group find each other (meeting.h) */
 
-    pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
+    struct br_mutex lock; /* worker, engine, shared segments and all below up to the next comment */
     /* of operations of all kinds and communicators; each has two (doc/design/epochs.md, 4) */
     uint64_t next_order;
     uint64_t passed;        /* ns: when the last pass began */

@@ -51,13 +51,6 @@
 /* For so long a receive that blocks waits without an operation, unless it is to spin for less. */
 #define MESSAGE_AWAIT (50 * BR_US)
 
-/* Sends and receives that know all of their message. */
-static bool message_is_plain(const struct br_api_point *message)
-{
-    return (message->kind == BR_OPERATION_SEND || message->kind == BR_OPERATION_RECV) &&
-           !message->learns && !message->claimed;
-}
-
 /* Under the lock. */
 static void message_ended(struct braid_comm *comm, struct braid_op **handle)
 {
@@ -73,9 +66,9 @@ static void message_ended(struct braid_comm *comm, struct braid_op **handle)
                               memory_order_relaxed);
 }
 
-static bool message_is_near(const struct braid_comm *comm, const struct br_api_point *message)
+static bool message_is_near(const struct braid_comm *comm, int peer)
 {
-    return br_worker_is_near(comm->context->worker, br_group_in_job(comm->group, message->peer));
+    return br_worker_is_near(comm->context->worker, br_group_in_job(comm->group, peer));
 }
 
 /* Under the lock: a pass may find that a credit has come. Apart, as it may be cancelled. */
@@ -92,25 +85,25 @@ __attribute__((noinline)) static bool message_has_credit(struct braid_comm *comm
 }
 
 /* Under the lock, over a network. Apart, as a device may send by a system call. */
-__attribute__((noinline)) static bool message_send_far(struct braid_comm *comm,
-                                                       const struct br_api_point *message,
-                                                       uint32_t tag, int32_t priority)
+__attribute__((noinline)) static bool message_send_far(struct braid_comm *comm, const void *memory,
+                                                       size_t bytes, int peer, uint32_t tag,
+                                                       int32_t priority)
 {
     BR_DISABLE_CANCELLATION;
 
-    return br_engine_send_at_once(comm->context->engine, comm->group, message->peer, tag,
-                                  message->send, message->bytes, priority);
+    return br_engine_send_at_once(comm->context->engine, comm->group, peer, tag, memory, bytes,
+                                  priority);
 }
 
 /* Under the lock, to a rank whose memory is mapped. */
-static bool message_send_near(struct braid_comm *comm, const struct br_api_point *message,
-                              uint32_t tag, int32_t priority)
+static inline bool message_send_near(struct braid_comm *comm, const void *memory, size_t bytes,
+                                     int peer, uint32_t tag, int32_t priority)
 {
     for (bool again = false;; again = true) {
-        if (br_engine_send_at_once(comm->context->engine, comm->group, message->peer, tag,
-                                   message->send, message->bytes, priority))
+        if (br_engine_send_at_once(comm->context->engine, comm->group, peer, tag, memory, bytes,
+                                   priority))
             return true;
-        if (again || !message_has_credit(comm, message->peer))
+        if (again || !message_has_credit(comm, peer))
             return false;
     }
 }
@@ -126,37 +119,20 @@ message_await(struct braid_comm *comm, struct br_awaited *awaited, uint64_t most
 }
 
 /* Under the lock: of a call that blocks. */
-static enum br_message_left message_receive(struct braid_comm *comm,
-                                            const struct br_api_point *message, uint32_t tag,
-                                            uint64_t *number)
+static enum br_message_left message_receive(struct braid_comm *comm, void *memory, size_t bytes,
+                                            int peer, uint32_t tag, uint64_t *number)
 {
     const struct br_context *context = comm->context;
     struct br_awaited awaited = {.ended = NULL};
     uint64_t most = context->settings.spin < MESSAGE_AWAIT ? context->settings.spin : MESSAGE_AWAIT;
     bool waits = most && !context->settings.oversubscribed && !atomic_load(&context->probes);
 
-    switch (br_engine_receive(context->engine, comm->group, message->peer, tag, message->recv,
-                              message->bytes, waits, &awaited, number)) {
+    switch (br_engine_receive(context->engine, comm->group, peer, tag, memory, bytes, waits,
+                              &awaited, number)) {
     case BR_RECEIVED:
         return BR_MESSAGE_ENDED;
     case BR_RECEIVED_LATER:
         return message_await(comm, &awaited, most);
-    default:
-        return BR_MESSAGE_ALL;
-    }
-}
-
-/* Under the lock: of a call with a handle. */
-static enum br_message_left message_post(struct braid_comm *comm,
-                                         const struct br_api_point *message,
-                                         const struct braid_options *options,
-                                         struct braid_op **handle)
-{
-    switch (br_posted_receive(comm, message, options, handle)) {
-    case BR_RECEIVED:
-        return BR_MESSAGE_ENDED;
-    case BR_RECEIVED_LATER:
-        return BR_MESSAGE_POSTED;
     default:
         return BR_MESSAGE_ALL;
     }
@@ -171,38 +147,60 @@ __attribute__((noinline)) static void message_wake(struct br_context *context)
     br_progress_wake(context);
 }
 
-enum br_message_left br_message_carry_out(struct braid_comm *comm,
-                                          const struct br_api_point *message,
-                                          const struct braid_options *options,
-                                          struct braid_op **handle, uint64_t *number)
+/* Should a pass follow one that has ended? Also for what a pass has ended, or another thread has
+ * submitted, while this one waited. */
+static bool message_makes_due(const struct br_context *context)
+{
+    return br_engine_is_due(context->engine) || !br_list_empty(&context->untold) ||
+           !br_ring_idle(&context->submissions);
+}
+
+enum br_message_left br_message_send(struct braid_comm *comm, const void *memory, size_t bytes,
+                                     int peer, const struct braid_options *options,
+                                     struct braid_op **handle)
 {
     struct br_context *context = comm->context;
     uint32_t tag = options ? options->tag : 0;
     int32_t priority = options ? options->priority : 0;
+    bool near = false, ended = false;
+
+    if (!br_progress_trylock_armed(context))
+        return BR_MESSAGE_ALL;
+    if (br_ring_idle(&context->submissions)) {
+        near = message_is_near(comm, peer);
+        ended = near ? message_send_near(comm, memory, bytes, peer, tag, priority)
+                     : message_send_far(comm, memory, bytes, peer, tag, priority);
+    }
+    if (!ended) {
+        br_progress_leave(context, 0, false);
+        return BR_MESSAGE_ALL;
+    }
+    message_ended(comm, handle);
+    br_progress_leave(context, near ? MESSAGE_WEIGHT : NETWORK_WEIGHT, message_makes_due(context));
+    return BR_MESSAGE_ENDED;
+}
+
+enum br_message_left br_message_receive(struct braid_comm *comm, void *memory, size_t bytes,
+                                        int peer, const struct braid_options *options,
+                                        struct braid_op **handle, uint64_t *number)
+{
+    struct br_context *context = comm->context;
     enum br_message_left left = BR_MESSAGE_ALL;
     bool near = false, ended, due;
 
-    if (!message_is_plain(message) || !br_progress_trylock_armed(context))
+    if (!br_progress_trylock_armed(context))
         return BR_MESSAGE_ALL;
     if (br_ring_idle(&context->submissions)) {
-        near = message_is_near(comm, message);
-        if (message->kind == BR_OPERATION_SEND)
-            left = (near ? message_send_near(comm, message, tag, priority)
-                         : message_send_far(comm, message, tag, priority))
-                       ? BR_MESSAGE_ENDED
-                       : BR_MESSAGE_ALL;
-        else if (handle)
-            left = message_post(comm, message, options, handle);
-        else
-            left = message_receive(comm, message, tag, number);
+        near = message_is_near(comm, peer);
+        left = handle
+                   ? br_posted_receive(comm, memory, bytes, peer, options, handle)
+                   : message_receive(comm, memory, bytes, peer, options ? options->tag : 0, number);
     }
     ended = left == BR_MESSAGE_ENDED;
     if (ended)
         message_ended(comm, handle);
-    /* also for what a pass has ended, or another thread has submitted, while this one waited */
-    due = ended ? br_engine_is_due(context->engine) || !br_list_empty(&context->untold) ||
-                      !br_ring_idle(&context->submissions)
-                : left == BR_MESSAGE_POSTED && br_posted_is_due(context);
+    due =
+        ended ? message_makes_due(context) : left == BR_MESSAGE_POSTED && br_posted_is_due(context);
     br_progress_leave(context, !ended ? 0 : near ? MESSAGE_WEIGHT : NETWORK_WEIGHT, due);
     if (left == BR_MESSAGE_POSTED && atomic_load_explicit(&context->may_wake, memory_order_relaxed))
         message_wake(context);

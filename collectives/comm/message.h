@@ -3,12 +3,12 @@
 #ifndef BR_COLLECTIVES_COMM_MESSAGE_H
 #define BR_COLLECTIVES_COMM_MESSAGE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct braid_comm;
 struct braid_op;
 struct braid_options;
-struct br_api_point;
 
 /* What of a message the engine still has to do. */
 enum br_message_left {
@@ -18,15 +18,18 @@ enum br_message_left {
     BR_MESSAGE_ENDED,   /* nothing: it counts as an operation that has ended */
 };
 
-/* Sends or receives a message of host memory at once if that is possible. Its arguments and options
- * have been checked. handle: where a handle of it is stored when it waits or has ended, or NULL if
- * there is no place for one that has (br_handle_in_pool()). Without `handle` the call blocks, and a
- * receive waits for up to 50 us, under the lock. Any thread. No cancellation point: what may come
- * to one, as a send over a network, disables cancellation (base/process.h, note 5). */
-enum br_message_left br_message_carry_out(struct braid_comm *comm,
-                                          const struct br_api_point *message,
-                                          const struct braid_options *options,
-                                          struct braid_op **handle, uint64_t *number);
+/* Send or receive a message of host memory at once if that is possible. Arguments and options have
+ * been checked. peer: a rank of the communicator. handle: where a handle of it is stored when it
+ * waits or has ended, or NULL if there is no place for one that has (br_handle_in_pool()). Without
+ * `handle` the call blocks, and a receive waits for up to 50 us, under the lock. Any thread. No
+ * cancellation point: what may come to one, as a send over a network, disables cancellation
+ * (base/process.h, note 5). */
+enum br_message_left br_message_send(struct braid_comm *comm, const void *memory, size_t bytes,
+                                     int peer, const struct braid_options *options,
+                                     struct braid_op **handle);
+enum br_message_left br_message_receive(struct braid_comm *comm, void *memory, size_t bytes,
+                                        int peer, const struct braid_options *options,
+                                        struct braid_op **handle, uint64_t *number);
 
 /* There is no operation for a receive that was BR_MESSAGE_AWAITED, or no handle for a message that
  * has ended: the worker fails, as the other rank counts on it. */

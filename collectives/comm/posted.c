@@ -92,8 +92,9 @@ static struct br_posted *posted_next(struct br_context *context)
     return posted->op ? posted : NULL;
 }
 
-enum br_received br_posted_receive(struct braid_comm *comm, const struct br_api_point *message,
-                                   const struct braid_options *options, struct braid_op **handle)
+enum br_message_left br_posted_receive(struct braid_comm *comm, void *memory, size_t bytes,
+                                       int peer, const struct braid_options *options,
+                                       struct braid_op **handle)
 {
     struct br_context *context = comm->context;
     struct br_posted *posted = options && options->timeout_ms ? NULL : posted_next(context);
@@ -102,23 +103,22 @@ enum br_received br_posted_receive(struct braid_comm *comm, const struct br_api_
     enum br_received received;
     uint64_t number;
 
-    received =
-        br_engine_receive(context->engine, comm->group, message->peer, tag, message->recv,
-                          message->bytes, posted, posted ? &posted->awaited : &here, &number);
-    if (!posted || received != BR_RECEIVED_LATER)
-        return received;
+    received = br_engine_receive(context->engine, comm->group, peer, tag, memory, bytes, posted,
+                                 posted ? &posted->awaited : &here, &number);
+    if (received != BR_RECEIVED_LATER)
+        return received == BR_RECEIVED ? BR_MESSAGE_ENDED : BR_MESSAGE_ALL;
     context->posted.unused = posted->next;
     context->posted.calls++;
     posted->awaited.ended = &context->posted.came;
     posted->comm = comm;
     posted->number = number;
     posted->since = 0;
-    posted->peer = message->peer;
+    posted->peer = peer;
     posted->tag = tag;
     posted->priority = options ? options->priority : 0;
     posted->place = br_handle_of_posted(comm, handle);
     br_list_push_back(&context->posted.waiting, &posted->node);
-    return received;
+    return BR_MESSAGE_POSTED;
 }
 
 bool br_posted_is_due(const struct br_context *context)

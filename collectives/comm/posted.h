@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "collectives/comm/message.h"
 #include "collectives/engine/engine.h"
 
 #define BR_POSTED 128u /* at a time; further receives are operations */
@@ -17,7 +18,6 @@
 struct braid_comm;
 struct braid_op;
 struct braid_options;
-struct br_api_point;
 struct br_context;
 struct br_posted;
 
@@ -35,8 +35,9 @@ void br_posted_destroy(struct br_context *context); /* also of a context without
 
 /* Receives a small message of host memory that is here, or posts its receive and sets the handle.
  * Its arguments and options have been checked. */
-enum br_received br_posted_receive(struct braid_comm *comm, const struct br_api_point *message,
-                                   const struct braid_options *options, struct braid_op **handle);
+enum br_message_left br_posted_receive(struct braid_comm *comm, void *memory, size_t bytes,
+                                       int peer, const struct braid_options *options,
+                                       struct braid_op **handle);
 /* After one that was posted: should a pass follow? */
 bool br_posted_is_due(const struct br_context *context);
 

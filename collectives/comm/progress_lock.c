@@ -97,7 +97,7 @@ void br_progress_arm(struct br_context *context)
 void br_progress_lock(struct br_context *context)
 {
     atomic_fetch_add(&context->lock_waiters, 1);
-    pthread_mutex_lock(&context->lock);
+    br_mutex_lock(&context->lock);
     atomic_fetch_add(&context->lock_turns, 1);
     atomic_fetch_sub(&context->lock_waiters, 1); /* the last, so that nobody waits for one less */
     br_progress_disarm(context);
@@ -105,9 +105,9 @@ void br_progress_lock(struct br_context *context)
 
 void br_progress_lock_last(struct br_context *context)
 {
-    if (pthread_mutex_trylock(&context->lock)) {
+    if (!br_mutex_trylock(&context->lock)) {
         atomic_store(&context->last_waits, true);
-        pthread_mutex_lock(&context->lock);
+        br_mutex_lock(&context->lock);
         atomic_store(&context->last_waits, false);
     }
     br_progress_disarm(context);
@@ -192,7 +192,7 @@ void br_progress_sleep(struct br_context *context, uint64_t until)
         (context->telling || br_list_empty(&context->untold)) && next > now) {
         struct timespec left = {(time_t)((next - now) / BR_SEC), (long)((next - now) % BR_SEC)};
 
-        pthread_mutex_unlock(&context->lock);
+        br_mutex_unlock(&context->lock);
         woken = ppoll(fds, (nfds_t)n, &left, NULL) > 0 && fds[0].revents;
         /* wanted: it may be for us, and who was woken, too, and first, spins */
         br_progress_lock(context);

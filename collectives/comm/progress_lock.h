@@ -6,7 +6,6 @@
 #ifndef BR_COLLECTIVES_COMM_PROGRESS_LOCK_H
 #define BR_COLLECTIVES_COMM_PROGRESS_LOCK_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,7 +33,7 @@ static inline void br_progress_disarm(struct br_context *context)
  * when another thread holds it. */
 static inline bool br_progress_trylock_armed(struct br_context *context)
 {
-    return !pthread_mutex_trylock(&context->lock);
+    return br_mutex_trylock(&context->lock);
 }
 
 /* The same for who may poll the devices. */
@@ -54,7 +53,7 @@ static inline void br_progress_unlock(struct br_context *context)
 {
     if (atomic_load(&context->sleeping_threads) && !context->armed)
         br_progress_arm(context);
-    pthread_mutex_unlock(&context->lock);
+    br_mutex_unlock(&context->lock);
 }
 
 /* Without the lock, which those have had when this returns that waited for it in br_progress_lock()

@@ -138,8 +138,7 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
     struct br_context *context = comm->context;
     bool taken = false, last;
 
-    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) ||
-        pthread_mutex_trylock(&context->lock))
+    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) || !br_mutex_trylock(&context->lock))
         return false;
     op->sequence = comm->next_sequence;
     if (!context->worker->failed && br_ring_idle(&context->submissions) &&

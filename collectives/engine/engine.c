@@ -60,6 +60,7 @@ int br_engine_create(struct br_worker *worker, const struct br_engine_config *co
     worker->disagreement_text = br_call_disagreement;
     engine->config = *config;
     engine->next_deadline = engine->expected = UINT64_MAX;
+    engine->digested = SIZE_MAX;
     apply_defaults(&engine->config);
     init_lists(engine);
     engine->fragments = calloc(engine->config.max_fragments, sizeof *engine->fragments);

@@ -60,6 +60,9 @@ struct br_engine {
     /* receives that wait for a message to learn from, in the order of submission (receives.c) */
     struct br_list receives;
     uint64_t receives_seen; /* the worker's `p2p_messages` when they were last looked through */
+    /* the last length of a message, and its digest (p2p.c); SIZE_MAX: none yet */
+    size_t digested;
+    uint16_t digest;
     /* by number: those that have had messages; NULL: no such group */
     struct br_group *groups[BR_MAX_GROUPS];
     /* operations of shared memory whose results are being copied to a GPU (staging_shm.c) */

@@ -170,11 +170,16 @@ uint32_t br_p2p_parts(size_t bytes)
     return count ? (uint32_t)count : 1;
 }
 
-static uint16_t p2p_digest(size_t bytes)
+/* Most messages are as long as the one before. */
+static inline uint16_t p2p_digest(struct br_engine *engine, size_t bytes)
 {
     uint64_t word = bytes;
 
-    return br_digest_short(&word, 1);
+    if (bytes != engine->digested) {
+        engine->digested = bytes;
+        engine->digest = br_digest_short(&word, 1);
+    }
+    return engine->digest;
 }
 
 static inline int p2p_begin(struct br_engine *engine, struct br_operation *op)
@@ -189,7 +194,7 @@ static inline int p2p_begin(struct br_engine *engine, struct br_operation *op)
                                    op->parts.count, &op->parts.number);
     if (rc)
         return rc;
-    op->check = p2p_digest(op->count);
+    op->check = p2p_digest(engine, op->count);
     br_list_push_back(&engine->messages, &op->node);
     for (uint32_t i = 0; i < AT_ONCE && op->parts.next < op->parts.count; i++)
         p2p_post(engine, op, &op->parts.transfers[i]);
@@ -244,9 +249,10 @@ bool br_engine_send_at_once(struct br_engine *engine, struct br_group *group, in
 {
     struct br_tag_sequence *counter = counter_at_once(engine, group, true, peer, tag, bytes);
 
-    if (!counter || !br_worker_send_at_once(engine->worker, br_group_in_job(group, peer),
-                                            br_tag_p2p(group->number, counter->next, tag),
-                                            p2p_digest(bytes), memory, (uint32_t)bytes, priority))
+    if (!counter ||
+        !br_worker_send_at_once(engine->worker, br_group_in_job(group, peer),
+                                br_tag_p2p(group->number, counter->next, tag),
+                                p2p_digest(engine, bytes), memory, (uint32_t)bytes, priority))
         return false;
     engine->groups[group->number] = group;
     group->unreceived++;
@@ -271,7 +277,7 @@ enum br_received br_engine_receive(struct br_engine *engine, struct br_group *gr
     awaited->tag = br_tag_p2p(group->number, counter->next, tag);
     awaited->rank = br_group_in_job(group, peer);
     awaited->length = (uint32_t)bytes;
-    awaited->check = p2p_digest(bytes);
+    awaited->check = p2p_digest(engine, bytes);
     awaited->memory = memory;
     here = br_worker_receive_at_once(engine->worker, awaited);
     if (!here && !(waits && br_worker_await(engine->worker, awaited)))
