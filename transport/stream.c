@@ -138,16 +138,16 @@ static bool goes_apart(const struct br_stream_entry *e, size_t before)
     return before && before <= BR_STREAM_LITTLE && e->header.length >= BULK_BYTES;
 }
 
-int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes,
+int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t most,
                         size_t *bytes)
 {
     const uint32_t header_bytes = sizeof(struct br_frame_header);
     uint32_t skip = tx->cursor;
+    size_t payload = 0;
     int n = 0;
 
     *bytes = 0;
-    for (uint32_t i = tx->sent; i != tx->posted && n + 2 <= max && *bytes < max_bytes;
-         i++, skip = 0) {
+    for (uint32_t i = tx->sent; i != tx->posted && n + 2 <= max && payload < most; i++, skip = 0) {
         struct br_stream_entry *e = transport_stream_entry(tx, i);
         uint32_t gone = skip > header_bytes ? skip - header_bytes : 0; /* of the payload */
         size_t room;
@@ -160,11 +160,12 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
         }
         if (gone == e->header.length)
             continue;
-        room = *bytes < max_bytes ? max_bytes - *bytes : 1;
+        room = most - payload;
         if (room > e->header.length - gone)
             room = e->header.length - gone;
         iov[n++] = (struct iovec){(void *)(uintptr_t)(e->payload + gone), room};
         *bytes += room;
+        payload += room;
     }
     return n;
 }

@@ -86,12 +86,14 @@ static inline void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)
  * is reported. Returns false when the queue is full. */
 bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame);
 /*
- * Fills iov[0..max) with the next bytes to send. Returns the number of entries, 0 when there is
- * nothing; *bytes is their sum, about max_bytes at most. After a result of at most BR_STREAM_LITTLE
- * bytes ask again: a large payload behind them is left for a call of its own, because the kernel
- * passes 64 KiB to the peer at a time, and a READY in front of them would arrive 6 us later.
+ * Fills iov[0..max) with the next bytes to send, of which at most `most` are payload: headers do
+ * not count, else frames that fill it would leave a little behind for a call and a segment of its
+ * own. Returns the number of entries, 0 when there is nothing; *bytes is their sum. After a result
+ * of at most BR_STREAM_LITTLE bytes ask again: a large payload behind them is left for a call of
+ * its own, because the kernel passes 64 KiB to the peer at a time, and a READY in front of them
+ * would arrive 6 us later.
  */
-int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes,
+int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t most,
                         size_t *bytes);
 
 /* Reports that so many of these bytes were sent. */

@@ -313,11 +313,27 @@ static void tx_gather__respects_both_limits(void **state)
     assert_int_equal(br_stream_tx_gather(&tx, iov, 4, 1 << 20, &bytes), 4);
     assert_int_equal(bytes, 64 + 200 + 64 + 100);
     assert_int_equal(br_stream_tx_gather(&tx, iov, 4, 100, &bytes), 2);
-    assert_int_equal(bytes, 100);
+    assert_int_equal(bytes, 64 + 100);
     br_stream_tx_advance(&tx, 264 + 63);
     assert_int_equal(br_stream_tx_gather(&tx, iov, 4, 1 << 20, &bytes), 4);
     assert_int_equal(iov[0].iov_len, 1);
     assert_int_equal(bytes, 1 + 100 + 164);
+}
+
+/* Nothing of frames that fill the limit is left behind. */
+static void tx_gather__takes_whole_frames(void **state)
+{
+    struct iovec iov[8];
+    size_t bytes;
+
+    (void)state;
+    for (uint8_t i = 0; i < 3; i++)
+        push_message(200, i);
+    assert_int_equal(br_stream_tx_gather(&tx, iov, 8, 400, &bytes), 4);
+    assert_int_equal(bytes, 2 * (64 + 200));
+    br_stream_tx_advance(&tx, bytes);
+    assert_int_equal(tx.cursor, 0);
+    assert_int_equal(tx.posted - tx.sent, 1);
 }
 
 /* A READY and the like must not wait until what is behind it has been copied. */
@@ -397,6 +413,7 @@ int main(void)
         TEST(rx_got__malformed_headers),
         TEST(tx_push__full_until_reported),
         TEST(tx_gather__respects_both_limits),
+        TEST(tx_gather__takes_whole_frames),
         TEST(tx_gather__bulk_leaves_apart),
         TEST(stream__random_frames_in_random_pieces_arrive_once_and_in_order),
     };
