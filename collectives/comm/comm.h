@@ -83,4 +83,7 @@ int br_comm_create(struct br_context *context, struct br_group *group, struct br
 /* Destroys it. Under the lock, or by the last thread that uses the context. */
 void br_comm_destroy(struct braid_comm *comm);
 
+/* Keeps one that its job has ended with: the program may still hold its address. Any thread. */
+void br_comm_retire(struct braid_comm *comm);
+
 #endif
