@@ -134,5 +134,5 @@ bool br_peer_has_work(const struct br_peer *peer)
     for (int k = 0; k < BR_QUEUES; k++)
         if (!br_list_empty(&peer->queues[k].entries))
             return true;
-    return br_numbered_again(peer) || br_control_is_due(peer);
+    return peer->put_done.type || br_numbered_again(peer) || br_control_is_due(peer);
 }

@@ -89,7 +89,7 @@ static bool idle_is_quiet(const struct br_worker *w, const struct br_peer *peer)
     if (br_numbered_again(peer) || !br_list_empty(&peer->moving) ||
         !br_list_empty(&peer->waiting) || !br_list_empty(&peer->expecting) ||
         peer->done_head != peer->done_tail || peer->down_due || peer->fenced_due ||
-        peer->waiting_due || peer->renew_due || peer->bye_due)
+        peer->waiting_due || peer->renew_due || peer->put_done.type || peer->bye_due)
         return false;
     return !table_has(&w->receives, peer->rank) && !table_has(&w->sends, peer->rank) &&
            !table_has(&w->confirms, peer->rank) && !receives_large(w, peer->rank);

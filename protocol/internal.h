@@ -172,6 +172,8 @@ static inline bool br_numbered_again(const struct br_peer *peer)
 {
     return !br_list_empty(&peer->streams[0].resend) || !br_list_empty(&peer->streams[1].resend);
 }
+/* Sends peer->put_done. */
+void br_numbered_put_done(struct br_peer *peer, struct br_pump *pump);
 /* Sends the messages of lost rails again. They need no credit. */
 void br_numbered_resend(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);
 
@@ -459,6 +461,9 @@ size_t br_onesided_service_bytes(void); /* size of an entry of w->services */
 /* A PUT, GET or ATOMIC has come. */
 void br_onesided_request(struct br_worker *w, struct br_peer *peer,
                          const struct br_message *message, const uint8_t *payload, uint32_t length);
+/* A PUT_DONE has come. */
+void br_onesided_put_done(struct br_worker *w, struct br_rail *rail,
+                          const struct br_message *message);
 /* The worker has failed and its links are closed: gives all regions back. */
 void br_onesided_forget(struct br_worker *w);
 

@@ -542,6 +542,9 @@ static const char *match_malformed(const struct br_worker *w, const struct br_ra
     if (m->type == BR_MESSAGE_ATOMIC &&
         (length != sizeof(struct br_operands) || m->bytes != sizeof(uint64_t)))
         return "an atomic is not of 8 bytes and two operands";
+    if (m->type == BR_MESSAGE_PUT_DONE &&
+        (br_tag_with_part(br_tag_of_later(m->tag, 0), BR_PART_STATUS) != m->tag || length))
+        return "the tag of puts that are done is not that of an answer";
     return NULL;
 }
 
@@ -553,6 +556,8 @@ static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br
         br_onesided_request(w, rail->peer, m, event->payload, event->length);
     } else if (m->type == BR_MESSAGE_READY && m->ready.renews) {
         br_rkey_renewed(w, rail, m, event->payload);
+    } else if (m->type == BR_MESSAGE_PUT_DONE) {
+        br_onesided_put_done(w, rail, m);
     } else {
         match(w, rail, event, m);
         return;

@@ -6,9 +6,9 @@
  *
  * 1. A message rides in a MESSAGE frame: its first 48 bytes (struct br_message) in the frame
  *    header, the rest (data of an eager transfer, the text of an abort) as the frame's payload.
- * 2. Numbered messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE) arrive once and hold one receive
- *    buffer of their link each until the receiver has released them. An EAGER or ANNOUNCE may have
- *    to wait there for its receive, and needs a credit. All others are dealt with at once.
+ * 2. Numbered messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE, PUT_DONE) arrive once and hold
+ * one receive buffer of their link each until the receiver has released them. An EAGER or ANNOUNCE
+ * may have to wait there for its receive, and needs a credit. All others are dealt with at once.
  * 3. `sequence` numbers the numbered messages of one sender to one peer over all rails, so that the
  *    receiver knows what it has when messages of a lost rail are sent again. Messages of one link
  *    arrive in order and are counted by both ends: the sender forgets its copies when ACK says that
@@ -27,7 +27,7 @@
 
 /* Negotiated in the handshake. Changes with anything below, but for messages that a rank may ignore
  * which does not know them, as it drops unknown types: IDLE. */
-#define BR_PROTOCOL_VERSION 11u
+#define BR_PROTOCOL_VERSION 12u
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
@@ -79,13 +79,15 @@ enum br_message_type {
     BR_MESSAGE_ANNOUNCE = 19,
     BR_MESSAGE_LEFT = 20, /* ranks that have left, to those who have no link to them (demand.c) */
     BR_MESSAGE_IDLE = 21, /* shall the links between the two ranks be shut? (idle.c) */
+    /* numbered: puts of the receiver that have been carried out, in place of an answer to each */
+    BR_MESSAGE_PUT_DONE = 22,
 };
 
-/* Numbered ones stand first, but for ATOMIC and ANNOUNCE, which came late. */
+/* Numbered ones stand first, but for those that came late. */
 static inline bool br_message_is_numbered(uint8_t type)
 {
     return (type >= BR_MESSAGE_EAGER && type <= BR_MESSAGE_GET) || type == BR_MESSAGE_ATOMIC ||
-           type == BR_MESSAGE_ANNOUNCE;
+           type == BR_MESSAGE_ANNOUNCE || type == BR_MESSAGE_PUT_DONE;
 }
 
 /* Bodies, 24 bytes each. */
@@ -154,7 +156,8 @@ struct br_notify {
 };
 #define BR_PUT_NOTIFIES 1u
 
-/* The target's answer to a PUT, a GET or an ATOMIC. Of the first two only the status travels. */
+/* The target's answer to a PUT, a GET or an ATOMIC. Of the first two only the status travels, and
+ * for puts that have been carried out PUT_DONE. */
 struct br_answer {
     int32_t status; /* 0 or a negative errno */
     uint32_t reserved;
@@ -163,6 +166,14 @@ struct br_answer {
 #define BR_ANSWER_BYTES 4u
 static_assert(sizeof(struct br_notify) == 32, "wire format");
 static_assert(sizeof(struct br_operands) == 16 && sizeof(struct br_answer) == 16, "wire format");
+
+/* Bit i of word k: the put whose counter is 64 * k + i larger than that of the tag, which is the
+ * tag of an answer. */
+#define BR_PUTS_WORDS 3
+#define BR_PUTS       (64u * BR_PUTS_WORDS)
+struct br_body_put_done {
+    uint64_t puts[BR_PUTS_WORDS];
+};
 
 struct br_body_done {
     uint32_t slots[6]; /* 0: unused (slot numbers are never 0) */
@@ -249,6 +260,7 @@ struct br_message {
         struct br_body_ready ready;
         struct br_body_waiting waiting;
         struct br_body_onesided onesided;
+        struct br_body_put_done put_done;
         struct br_body_done done;
         struct br_body_ack ack;
         struct br_body_rail rail;
@@ -363,6 +375,12 @@ enum br_onesided_part { BR_PART_REQUEST, BR_PART_DATA, BR_PART_STATUS };
 static inline uint64_t br_tag_onesided(uint64_t counter, enum br_onesided_part part)
 {
     return (uint64_t)BR_TAG_ONESIDED << 62 | (counter << 2 & ~(3ull << 62)) | (uint64_t)part;
+}
+
+/* The tag of the same part of the access that is the n-th behind that of this tag. */
+static inline uint64_t br_tag_of_later(uint64_t tag, uint32_t n)
+{
+    return (uint64_t)BR_TAG_ONESIDED << 62 | ((tag + 8ull * n) & ~(3ull << 62));
 }
 
 static inline uint64_t br_tag_with_part(uint64_t tag, enum br_onesided_part part)

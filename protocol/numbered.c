@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numbered messages: EAGER, READY, PUT, GET, ATOMIC and ANNOUNCE leave on a rail that has a buffer
- * for them, and a credit where they may come before their receive. The rules, and why nothing waits
- * for ever, are in doc/design/rails.md, sections 4 to 6.
+ * Numbered messages: EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE and PUT_DONE leave on a rail that has
+ * a buffer for them, and a credit where they may come before their receive. The rules, and why
+ * nothing waits for ever, are in doc/design/rails.md, sections 4 to 6.
  */
 #include "protocol/internal.h"
 
@@ -304,6 +304,26 @@ bool br_worker_lacks_credit(const struct br_worker *w, int rank)
 
     return br_worker_is_near(w, rank) && br_list_empty(&peer->active) &&
            !br_rail_takes_message(peer->rails, true);
+}
+
+void br_numbered_put_done(struct br_peer *peer, struct br_pump *pump)
+{
+    struct br_message *m = &peer->put_done;
+    int which = br_stream_of(m->tag);
+    struct br_rail *rail;
+
+    if (!may_number(peer, which))
+        return;
+    while ((rail = message_rail(peer, pump->full, false))) {
+        m->sequence = peer->streams[which].sequence;
+        if (post_retained(rail, m, NULL, NULL, 0)) {
+            peer->streams[which].sequence++;
+            *m = (struct br_message){0};
+            pump->n++;
+            return;
+        }
+        pump->full |= 1u << rail->index;
+    }
 }
 
 void br_numbered_resend(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)

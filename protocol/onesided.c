@@ -5,7 +5,9 @@
  * (part DATA). Where the requester can map the region, the first request shows it to it, and later
  * accesses come without us (br_worker_shared()). One more transfer brings the answer (part STATUS),
  * except for a get that succeeds: its data are the answer, and to wait here until they are
- * acknowledged would cost another trip where a NIC moves them. The target's program does nothing.
+ * acknowledged would cost another trip where a NIC moves them. Puts that succeed are answered
+ * together: PUT_DONE says of all that have been carried out since the last one that they are. The
+ * target's program does nothing.
  * The requester's side is in collectives/engine/onesided.c.
  *
  * Atomics are atomic among themselves, whichever workers and devices they come through, and to a
@@ -56,6 +58,25 @@ static void onesided_answer(struct br_worker *w, struct br_service *s, int32_t s
     };
     if (br_transfer_send(w, &s->status))
         br_growing_pool_put(&w->services, s->place);
+}
+
+/* The put has been carried out: the next PUT_DONE says so too. false: it is no place for it. */
+static bool add_put_done(struct br_worker *w, const struct br_transfer *data)
+{
+    struct br_peer *peer = &w->peers[data->peer];
+    struct br_message *m = &peer->put_done;
+    uint64_t tag = br_tag_with_part(data->tag, BR_PART_STATUS), behind;
+
+    if (peer->state == BR_PEER_LEFT)
+        return false;
+    if (!m->type)
+        *m = (struct br_message){.type = BR_MESSAGE_PUT_DONE, .tag = tag};
+    behind = tag - m->tag;
+    if (behind % 8 || behind / 8 >= BR_PUTS)
+        return false;
+    m->put_done.puts[behind / 8 / 64] |= 1ull << behind / 8 % 64;
+    br_peer_activate(w, peer);
+    return true;
 }
 
 static void let_go(struct br_worker *w, struct br_service *s)
@@ -193,6 +214,8 @@ static void onesided_stand(struct br_worker *w, struct br_service *s)
         status = w->p2p.notified(w->p2p.context, notify->group, s->data.peer, notify->value);
     if (status == -ENOMEM)
         br_worker_fail(w, ENOMEM, br_error_message());
+    else if (!status && add_put_done(w, &s->data))
+        br_growing_pool_put(&w->services, s->place);
     else
         onesided_answer(w, s, status, BR_ANSWER_BYTES);
 }
@@ -322,4 +345,25 @@ void br_onesided_ended(struct br_worker *w, struct br_transfer *t)
             onesided_arrived(w, s);
         }
     }
+}
+
+/* ---- at the requester ------------------------------------------------------------------------ */
+
+void br_onesided_put_done(struct br_worker *w, struct br_rail *rail, const struct br_message *m)
+{
+    int rank = rail->peer->rank;
+
+    for (uint32_t k = 0; k < BR_PUTS_WORDS; k++)
+        for (uint64_t left = m->put_done.puts[k]; left; left &= left - 1) {
+            uint64_t tag = br_tag_of_later(m->tag, 64 * k + (uint32_t)__builtin_ctzll(left));
+            struct br_transfer *t = br_match_posted(w, tag, rank);
+
+            if (!t || t->length != BR_ANSWER_BYTES) {
+                br_rail_lost(w, rail, EPROTO, "the peer has carried out a put that is none");
+                return;
+            }
+            br_table_remove(&w->receives, tag, (uint32_t)rank);
+            memset(t->memory, 0, BR_ANSWER_BYTES);
+            br_transfer_end(w, t, 0);
+        }
 }

@@ -259,6 +259,9 @@ struct br_peer {
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
     bool renew_due;               /* some of `moving` have to ask (rkey.c) */
     bool bye_due, bye_sent, bye_received;
+    /* puts of the peer that have been carried out, and of which it has not been told (onesided.c);
+     * type 0: there are none */
+    struct br_message put_done;
     /* numbered messages that have arrived, and the number of them in its BYE */
     uint32_t messages, bye_messages;
     /* LEFT: when to look for transfers that still wait for it (left.c), ns; 0: that is done */

@@ -454,6 +454,8 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
     pump.full |= unused; /* they are for the time without */
     if (br_numbered_again(peer))
         br_numbered_resend(w, peer, &pump);
+    if (peer->put_done.type)
+        br_numbered_put_done(peer, &pump);
     pump_starved(w, peer, &pump);
     for (;;) {
         struct br_queued *head;
@@ -471,7 +473,7 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
     else if (peer->on_demand && br_peer_is_unlinked(peer))
         br_peer_want(w, peer);
     else if (pump.no_window && pump.stuck == 1u << BR_QUEUE_DATA && !(pump.full & ~unused) &&
-             !br_numbered_again(peer) && !br_control_is_due(peer))
+             !peer->put_done.type && !br_numbered_again(peer) && !br_control_is_due(peer))
         peer_block(w, peer);
     return pump.n;
 }

@@ -86,16 +86,20 @@ static void post(struct fuzz *f)
     uint8_t what = byte(&f->in), which = byte(&f->in);
     int i = what % TRANSFERS;
     struct br_transfer *t = &f->transfers[i];
+    uint64_t of;
     int rc;
 
     if (f->posted[i] && (t->state != BR_TRANSFER_ENDED || !br_list_empty(&t->node)))
         return; /* not ours again before br_worker_done() has said so */
     if (f->posted[i] && !t->is_send)
         br_transfer_release(f->x.w, t);
+    of = tag(byte(&f->in));
     *t = (struct br_transfer){
-        .tag = tag(byte(&f->in)),
+        .tag = of,
         .peer = 1,
-        .length = lengths[which % 8],
+        .length = of == br_tag_with_part(br_tag_of_later(of, 0), BR_PART_STATUS)
+                      ? BR_ANSWER_BYTES
+                      : lengths[which % 8],
         .memory = f->places[i],
         .priority = which >> 6,
         .order = what,
@@ -194,6 +198,10 @@ static void send_message(struct fuzz *f, struct wire_link *link)
                                        .operation = m.onesided.offset >> 3 & 3},
                    sizeof(struct br_notify));
         }
+        break;
+    case BR_MESSAGE_PUT_DONE:
+        m.put_done.puts[0] = byte(&f->in);
+        m.put_done.puts[2] = (uint64_t)byte(&f->in) << 56;
         break;
     case BR_MESSAGE_ATOMIC:
         m.bytes = sizeof(uint64_t);

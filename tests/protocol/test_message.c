@@ -175,6 +175,12 @@ static void message__onesided_vectors(void **state)
     memcpy(m.data, &answer, sizeof answer);
     h = frame_of(&m);
     check("answer", &h);
+    m = (struct br_message){.type = BR_MESSAGE_PUT_DONE,
+                            .sequence = 13,
+                            .tag = br_tag_onesided(21 << 1 | 1, BR_PART_STATUS),
+                            .put_done = {.puts = {3, 2}}};
+    h = frame_of(&m);
+    check("put-done", &h);
 }
 
 static void message__ack_vector(void **state)

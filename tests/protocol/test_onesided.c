@@ -98,12 +98,19 @@ static uint64_t word_at(uint64_t offset)
     return word;
 }
 
-/* The four bytes that end it; INT32_MAX: not yet. */
+/* What ends it: PUT_DONE of it alone is 0, or four bytes; INT32_MAX: not yet. */
 static int32_t status(struct wired *x, uint64_t request)
 {
-    struct wire_frame *frame = wire_take(x->links[0], BR_MESSAGE_EAGER);
+    struct wire_frame *frame = wire_take(x->links[0], BR_MESSAGE_PUT_DONE);
     int32_t result;
 
+    if (frame) {
+        assert_int_equal(frame->message.tag, br_tag_onesided(request, BR_PART_STATUS));
+        assert_int_equal(frame->message.put_done.puts[0], 1);
+        assert_int_equal(frame->message.put_done.puts[1] | frame->message.put_done.puts[2], 0);
+        return 0;
+    }
+    frame = wire_take(x->links[0], BR_MESSAGE_EAGER);
     if (!frame)
         return INT32_MAX;
     assert_int_equal(frame->message.tag, br_tag_onesided(request, BR_PART_STATUS));
@@ -179,6 +186,134 @@ static void put__with_its_bytes(void **state)
     assert_int_equal(status(&x, 1), -EACCES);
     assert_int_equal(memory[BYTES - 1], 0xa5);
     expect_clean(&x);
+}
+
+/* A put of one byte with its byte, the i-th message of the peer, which waits for a turn. */
+static void put_byte(struct wired *x, uint32_t i, uint64_t request, uint64_t offset)
+{
+    struct br_message m = {.type = BR_MESSAGE_PUT,
+                           .sequence = i,
+                           .tag = br_tag_onesided(request, BR_PART_REQUEST),
+                           .bytes = 1,
+                           .onesided = {.offset = offset, .check = 77, .region = REGION}};
+    const uint8_t byte = 7;
+
+    wire_message(x->links[0], &m, &byte, sizeof byte);
+}
+
+/* Those of one poll, WIRE_BATCH, in whatever order they come; one that fails, and one whose counter
+ * is too far from theirs or before them, is answered by itself. */
+static void put__several_have_one_answer(void **state)
+{
+    static const uint64_t requests[] = {0,   6,   2,
+                                        128, 382, 384}; /* the counter, larger rank bit 0 */
+    struct wire_frame *frame;
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    for (uint32_t i = 0; i < 6; i++)
+        put_byte(&x, i, 2 + requests[i], i);
+    put_byte(&x, 6, 0, 6);
+    put_byte(&x, 7, 2 + 4, BYTES);
+    wired_turn(&x, 0);
+    for (uint32_t i = 0; i < 7; i++)
+        assert_int_equal(memory[i], 7);
+    frame = wire_take(x.links[0], BR_MESSAGE_PUT_DONE);
+    assert_non_null(frame);
+    assert_int_equal(frame->message.tag, br_tag_onesided(2, BR_PART_STATUS));
+    assert_int_equal(frame->message.sequence, 0);
+    assert_true(frame->message.put_done.puts[0] == (1u | 1u << 3 | 1u << 1));
+    assert_true(frame->message.put_done.puts[1] == 1);
+    assert_true(frame->message.put_done.puts[2] == 1ull << 63);
+    assert_null(wire_take(x.links[0], BR_MESSAGE_PUT_DONE));
+    assert_int_equal(status(&x, 2 + 384), 0);
+    assert_int_equal(status(&x, 0), 0);
+    assert_int_equal(status(&x, 2 + 4), -EACCES);
+    assert_int_equal(status(&x, 0), INT32_MAX);
+    expect_clean(&x);
+}
+
+/* No room for it: it waits, and says of what is carried out meanwhile as well. */
+static void put__answer_waits_for_room(void **state)
+{
+    struct wire_frame *frame;
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    x.wires[0].room = 0;
+    put_byte(&x, 0, 0, 0);
+    wired_turn(&x, 0);
+    put_byte(&x, 1, 2, 1);
+    wired_turn(&x, 0);
+    assert_true(br_worker_has_waiting(x.w));
+    x.wires[0].room = -1;
+    wired_turn(&x, 0);
+    frame = wire_take(x.links[0], BR_MESSAGE_PUT_DONE);
+    assert_non_null(frame);
+    assert_int_equal(frame->message.put_done.puts[0], 3);
+    assert_false(br_worker_has_waiting(x.w));
+    expect_clean(&x);
+}
+
+/* The requester's side: receives of answers, as many as there are puts. */
+static void put_done__ends_its_puts(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_PUT_DONE,
+                           .tag = br_tag_onesided(4, BR_PART_STATUS),
+                           .put_done = {.puts = {1, 0, 1ull << 63}}};
+    struct br_transfer answers[3];
+    int32_t statuses[3] = {1, 1, 1};
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    for (int i = 0; i < 3; i++) {
+        answers[i] = (struct br_transfer){
+            .tag = br_tag_onesided((uint64_t[]){4, 6, 4 + 382}[i], BR_PART_STATUS),
+            .peer = 1,
+            .length = BR_ANSWER_BYTES,
+            .memory = &statuses[i]};
+        assert_int_equal(br_transfer_receive(x.w, &answers[i]), 0);
+    }
+    wire_message(x.links[0], &m, NULL, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(x.done, 2);
+    assert_int_equal(answers[0].state, BR_TRANSFER_ENDED);
+    assert_int_equal(answers[2].state, BR_TRANSFER_ENDED);
+    assert_int_equal(statuses[0] | statuses[2], 0);
+    assert_int_equal(statuses[1], 1);
+    wire_message(x.links[0], &m, NULL, 0); /* again, as its rail was lost */
+    wired_turn(&x, 0);
+    assert_int_equal(x.done, 2);
+    assert_int_equal(x.w->counters.dropped_messages, 1);
+    br_transfer_withdraw(x.w, &answers[1]);
+    expect_clean(&x);
+}
+
+/* Of no put, of an atomic's answer, or with a tag that is none of an answer. */
+static void put_done__of_what_is_no_put(void **state)
+{
+    static const uint64_t tags[] = {3ull << 62 | 2, 3ull << 62 | 8 | 2, 3ull << 62 | 16, 2};
+    struct wired x;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        uint64_t before[2];
+        struct br_transfer t = {
+            .tag = 3ull << 62 | 8 | 2, .peer = 1, .length = sizeof before, .memory = before};
+        struct br_message m = {
+            .type = BR_MESSAGE_PUT_DONE, .tag = tags[i], .put_done = {.puts = {1}}};
+
+        set_up(&x);
+        assert_int_equal(br_transfer_receive(x.w, &t), 0);
+        wire_message(x.links[0], &m, NULL, 0);
+        wired_turn(&x, 0);
+        assert_true(x.links[0]->closed);
+        assert_int_equal(x.done, 0);
+        wired_destroy(&x);
+    }
 }
 
 static void atomic__add_and_swap(void **state)
@@ -470,6 +605,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(put__into_the_region),
         cmocka_unit_test(put__with_its_bytes),
+        cmocka_unit_test(put__several_have_one_answer),
+        cmocka_unit_test(put__answer_waits_for_room),
+        cmocka_unit_test(put_done__ends_its_puts),
+        cmocka_unit_test(put_done__of_what_is_no_put),
         cmocka_unit_test(atomic__add_and_swap),
         cmocka_unit_test(atomic__twice_counts_once),
         cmocka_unit_test(atomic__refused),

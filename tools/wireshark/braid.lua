@@ -22,6 +22,7 @@ local message_type = {
     [1] = "HANDSHAKE", [2] = "EAGER", [3] = "READY", [4] = "PUT", [5] = "GET", [6] = "DONE", [7] = "ACK", [8] = "PING",
     [9] = "PONG", [10] = "RAIL_DOWN", [11] = "RAIL_FENCED", [12] = "ABORT", [13] = "BYE", [14] = "RELAY",
     [15] = "RELAY_CREDIT", [16] = "WAITING", [17] = "RENEW", [18] = "ATOMIC", [19] = "ANNOUNCE", [20] = "LEFT", [21] = "IDLE",
+    [22] = "PUT_DONE",
 }
 local abort_reason = {[0] = "CANCELED", [1] = "LOST", [2] = "DEADLINE", [3] = "DISAGREE"}
 local relay_kind = {[1] = "OPEN", [2] = "FRAME", [3] = "CLOSE", [4] = "UNREACHABLE", [5] = "REQUEST"}
@@ -99,6 +100,7 @@ field("uint32", "notify.region", "Region of that number", base.DEC)
 field("uint32", "notify.operation", "How it changes", base.DEC, atomic_operation)
 field("uint32", "notify.group", "Communicator that is notified", base.DEC)
 field("uint64", "onesided.compare", "Compared with", base.HEX)
+field("bytes", "put_done.puts", "Puts carried out (bit i: the i-th behind the tag's)")
 field("uint64", "ack.bytes", "DATA bytes arrived", base.DEC)
 numbers("32", "ack.", {
     arrived = "Numbered messages arrived", released = "Numbered messages released",
@@ -332,12 +334,13 @@ local bodies = {
             {"call_reduction", 42, 1}, {"call_by", 43, 1}},
     [17] = {{"slot", 24, 4}, {"lost", 28, 4}},
     [19] = {{"total", 24, 8}},
+    [22] = {{"put_done.puts", 24, 24}},
     [18] = {{"onesided.offset", 24, 8}, {"onesided.check", 32, 8}, {"onesided.region", 40, 4}, {"onesided.operation", 44, 4}},
 }
 bodies[5] = bodies[4]
 bodies[11] = bodies[10]
-local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true, [19] = true}
-local numbered = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true, [19] = true}
+local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true, [19] = true, [22] = true}
+local numbered = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true, [19] = true, [22] = true}
 local is_problem = {[10] = true, [11] = true, [12] = true, [16] = true, [17] = true}
 
 local function add_slots(tree, tvb)
