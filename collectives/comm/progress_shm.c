@@ -80,7 +80,8 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
 
         if (yield && !comm->shm->reads)
             yield_in_round(context);
-        if (++looks % (yield ? LOOK / 16 : LOOK) && !(yield && context->yields % YIELDS == 0))
+        if (!comm->shm->reads && ++looks % (yield ? LOOK / 16 : LOOK) &&
+            !(yield && context->yields % YIELDS == 0))
             continue;
         now = br_clock_now();
         if (!started) {
@@ -98,7 +99,7 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
         br_progress_once(context, now);
         br_completion_tell(context, true);
         br_shm_executor_watch(comm->shm, op, now);
-        if (now - started > BACK_OFF_AFTER) {
+        if (now - started > BACK_OFF_AFTER && !comm->shm->reads) {
             br_progress_yield(context, BACK_OFF_NS);
             br_contention_slept(&context->settings.contention, now, br_clock_now());
         } else {
@@ -128,6 +129,7 @@ static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
         return;
     if (rc < 0)
         br_worker_fail(w, -rc, br_error_message());
+    br_shm_direct_withdraw(&comm->shm->direct);
     comm->shm->busy = false;
     op->status = w->failed;
     snprintf(op->message, sizeof op->message, "%s", w->message);

@@ -11,14 +11,15 @@
 /* What is read in one call, under the context's lock: 0.1 to 0.3 ms. */
 #define TURN_BYTES ((size_t)1 << 20)
 
-/* Reads the offer's token and `bytes` bytes from `address` of its process. The token comes along as
- * a process may have another number in this rank's namespace. */
+/* Reads `bytes` bytes from `address` of the offer's process, and then its token, in this order: if
+ * it is still that of the offer, the process is the right one, which may have another number in
+ * this rank's namespace, and has not withdrawn the offer before the bytes were read. */
 static bool direct_copy(const struct br_shm_offer *offer, uint64_t address, void *out, size_t bytes)
 {
     uint64_t token = 0;
-    struct iovec to[2] = {{&token, sizeof token}, {out, bytes}},
-                 from[2] = {{(void *)(uintptr_t)offer->token_address, sizeof token},
-                            {(void *)(uintptr_t)address, bytes}};
+    struct iovec to[2] = {{out, bytes}, {&token, sizeof token}},
+                 from[2] = {{(void *)(uintptr_t)address, bytes},
+                            {(void *)(uintptr_t)offer->token_address, sizeof token}};
 
     return process_vm_readv((pid_t)offer->process, to, 2, from, 2, 0) ==
                (ssize_t)(sizeof token + bytes) &&

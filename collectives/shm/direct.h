@@ -9,6 +9,7 @@
 #ifndef BR_COLLECTIVES_SHM_DIRECT_H
 #define BR_COLLECTIVES_SHM_DIRECT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,8 +25,9 @@ enum br_shm_outcome { BR_SHM_READ, BR_SHM_IN_PLACE, BR_SHM_REFUSED };
 
 /* Of one rank, for as long as it has the segment. */
 struct br_shm_direct {
-    bool allowed;   /* all ranks agree: rank 0 has found it so, and no rank was refused since */
-    uint64_t token; /* a reader compares it: the process is the one that has published */
+    bool allowed; /* all ranks agree: rank 0 has found it so, and no rank was refused since */
+    /* a reader compares it: the process is the one that has published, and its call goes on */
+    _Atomic uint64_t token;
     /* of the operation: how many of the ranks that it reads from are done with, bytes of the next
      * one's block that have been read, and how it goes */
     uint32_t ranks_done;
@@ -60,6 +62,13 @@ void br_shm_direct_offer(struct br_shm_direct *direct, const struct br_operation
  * less. Returns whether that is over; direct->outcome says how. */
 bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *coll,
                         const struct br_operation *op, uint64_t epoch);
+
+/* The operation ends with an error, and its buffer becomes the program's again: whoever reads it
+ * from now on is refused. Before the error is told. */
+static inline void br_shm_direct_withdraw(struct br_shm_direct *direct)
+{
+    atomic_fetch_add(&direct->token, 1);
+}
 
 /* All ranks have published the second round, in `epoch`. Returns whether all have read what they
  * need; if the kernel has refused one, no more is read directly. */

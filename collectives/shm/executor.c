@@ -173,6 +173,7 @@ void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *t
 {
     struct br_operation *op;
 
+    br_shm_direct_withdraw(&shm->direct);
     while ((op = executor_head(shm)))
         if (op->shm_role == BR_SHM_ROLE_COLLECTIVE)
             executor_end(shm, op, status, text);
@@ -438,6 +439,7 @@ static const struct br_executor_ops ops = {.takes = shm_takes,
 int br_shm_executor_create(struct braid_comm *comm)
 {
     struct br_shm_executor *shm;
+    uint64_t token;
     int rc;
 
     if (!comm->context->settings.shm_collective_bytes || !all_shm(comm))
@@ -452,14 +454,14 @@ int br_shm_executor_create(struct braid_comm *comm)
     br_list_init(&shm->executor.ended);
     br_list_init(&shm->queue);
     rc = comm->rank == 0 ? executor_send_fd(comm, shm) : executor_receive_fd(comm, shm);
-    if (!rc && getrandom(&shm->direct.token, sizeof shm->direct.token, 0) !=
-                   (ssize_t)sizeof shm->direct.token)
+    if (!rc && getrandom(&token, sizeof token, 0) != (ssize_t)sizeof token)
         rc = br_error(EIO, "getrandom: %s", strerror(errno));
     if (rc) {
         br_shm_coll_close(&shm->coll);
         free(shm);
         return rc;
     }
+    shm->direct.token = token;
     shm->split_bytes = br_shm_coll_said(&shm->coll, BR_SHM_COLL_SPLIT_BYTES);
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     br_shm_executor_set_limits(shm);

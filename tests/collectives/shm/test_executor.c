@@ -466,6 +466,31 @@ static void complete__direct_refused(void **state)
     free_large(ops);
 }
 
+/* A rank whose call has failed has its buffer again, and may write there: who was to read it still
+ * does not end well. */
+static void fail__ends_reading(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    make_large(ops, BR_ALLTOALL, false, LARGE);
+    br_shm_executor_submit(&locals[0], &ops[0]);
+    for (int r = 1; r < N; r++)
+        assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+    for (int turn = 0; locals[0].form != BR_SHM_OUTCOMES; turn++) {
+        assert_true(turn < 1000);
+        assert_true(br_shm_executor_step(&locals[0], 0) >= 0);
+    }
+    br_shm_executor_fail(&locals[0], ECANCELED, "rank 0 fails", 0);
+    assert_ptr_equal(br_operation_pop(&locals[0].executor.ended), &ops[0]);
+    assert_int_equal(ops[0].status, ECANCELED);
+    for (int turn = 0; turn < 1000; turn++)
+        for (int r = 1; r < N; r++)
+            assert_int_equal(br_shm_executor_complete(&locals[r], &ops[r]), 0);
+    assert_int_equal(locals[N - 1].direct.outcome, BR_SHM_REFUSED);
+    free_large(ops);
+}
+
 /* The queue waits for the short way's round, and takes no round away from it. */
 static void step__waits_for_the_short_way(void **state)
 {
@@ -619,6 +644,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_in_place, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_refused, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(fail__ends_reading, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(step__waits_for_the_short_way, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(fail__ends_all, open_segment, close_segment),
