@@ -336,6 +336,7 @@ static void trip_braid(struct end *end)
     struct braid *braid = &end->braid;
     struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .length = end->bytes,
+                             .cookie = 1, /* each frame of a transfer is reported */
                              .region = &braid->region,
                              .payload = braid->region.base,
                              .slot = braid->theirs.number,

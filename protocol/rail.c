@@ -137,6 +137,8 @@ void br_rail_drain(struct br_rail *rail, uint64_t now)
 {
     double carried = DRAIN * 1e-9 * (double)rail->rate * (double)(now - rail->queued_at);
 
+    if (now < rail->queued_at) /* a thread that read the clock before another one's pass */
+        return;
     if (!rail->rate || carried >= (double)rail->queued_bytes)
         rail->queued_bytes = 0;
     else

@@ -286,6 +286,8 @@ static void queue__drains_by_the_rate(void **state)
                     rail->frame_bytes * 20);
     br_rail_drain(rail, BR_SEC + BR_MS); /* 1.25 times the rate: a rate may be too small */
     assert_int_equal(rail->queued_bytes, LEAST - 50000);
+    br_rail_drain(rail, BR_SEC); /* by a thread that has read the clock before */
+    assert_int_equal(rail->queued_bytes, LEAST - 50000);
     assert_int_equal(br_rail_drained_at(rail), UINT64_MAX);
     assert_true(br_rail_has_window(rail, 50000));
     assert_false(br_rail_has_window(rail, 50001));
