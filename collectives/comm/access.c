@@ -6,7 +6,7 @@
  * nothing travels, and the target's worker knows nothing of it.
  *
  * 1. What does not qualify goes to the engine as ever (point.c): an error is the target's to tell.
- * So does whatever comes while another thread has the lock, and that one serves all.
+ *    So does whatever comes while another thread has the lock, and that one serves all.
  * 2. A large access is copied in turns of the lock, and each looks anew whether the region is still
  *    there. If it is not, the engine does all of it once more and says why it cannot.
  * 3. A program may do nothing but access, or look at a number in a loop until another rank changes
