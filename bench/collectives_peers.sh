@@ -51,11 +51,11 @@ fi
 results=$work/results
 export congestion before
 
-# One peer once; appends "transport ranks collective pace bytes peer us busy_us" lines to $results.
+# One collective of one peer once; appends "transport ranks collective pace bytes peer us busy_us" lines to $results.
 measure() {
-    local transport=$1 n=$2 peer=$3
+    local transport=$1 n=$2 peer=$3 collective=$4
     # shellcheck disable=SC2086 # the sizes are a list
-    launch_driver 3600 "$peer" "$transport" "$n" --collectives "${collectives// /,}" --paces "${paces// /,}" "$ms" $sizes
+    launch_driver 3600 "$peer" "$transport" "$n" --collectives "$collective" --paces "${paces// /,}" "$ms" $sizes
     awk -v t="$transport" -v n="$n" -v p="$peer" \
         'NF == 6 && $3 ~ /^[0-9]+$/ { print t, n, $1, $2, $3, p, $4, $6 }' "$work/out" >> "$results"
 }
@@ -68,10 +68,12 @@ for peer in $peers; do build_driver "$peer" && present+=" $peer"; done
 for transport in $transports; do
     for n in $ranks; do
         for ((round = 1; round <= rounds; round++)); do
-            for peer in $present; do
-                [[ $peer != mpich || $n -le $cpus ]] || continue
-                echo "  $transport, $n ranks, round $round of $rounds: $peer" >&2
-                measure "$transport" "$n" "$peer"
+            # The peers take turns for each collective: a virtual machine has phases of some ten seconds in which all is slower.
+            for collective in $collectives; do
+                echo "  $transport, $n ranks, round $round of $rounds: $collective" >&2
+                for peer in $present; do
+                    [[ $peer == mpich && $n -gt $cpus ]] || measure "$transport" "$n" "$peer" "$collective"
+                done
             done
         done
     done
