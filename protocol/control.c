@@ -69,7 +69,7 @@ static bool post_bye(struct br_peer *peer, struct br_rail *rail)
     struct br_message message = {.type = BR_MESSAGE_BYE};
 
     for (int i = 0; i < BR_STREAMS; i++)
-        message.bye.messages += peer->streams[i].sequence;
+        message.bye.next[i] = peer->streams[i].sequence;
     peer->bye_sent = br_control_post(rail, &message, NULL, 0) == 1;
     return peer->bye_sent;
 }

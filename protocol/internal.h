@@ -216,6 +216,8 @@ struct br_transfer *br_match_transfer(void *value);
 bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t);
 /* The posted receive with this tag from this rank, or NULL. */
 struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag, int rank);
+/* Have all messages of the stream before this sequence arrived? */
+bool br_match_all_seen(struct br_stream *stream, uint32_t sequence);
 /* An EAGER or READY has arrived. */
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 /* The rail's link is about to close: unexpected messages that lie in its buffers are copied out. */

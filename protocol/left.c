@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A peer that has left the job in good order: its BYE is here, and all numbered messages that it
- * has sent. What still waits for it fails the worker: doc/design/failures.md, section 5.
+ * has sent before. What still waits for it fails the worker: doc/design/failures.md, section 5.
  */
 #include "protocol/internal.h"
 
@@ -14,8 +14,11 @@
 
 void br_left_check(struct br_worker *w, struct br_peer *peer)
 {
-    if (peer->messages != peer->bye_messages || peer->state == BR_PEER_LEFT)
+    if (peer->state == BR_PEER_LEFT)
         return;
+    for (int k = 0; k < BR_STREAMS; k++)
+        if (!br_match_all_seen(&peer->streams[k], peer->bye_next[k]))
+            return;
     br_demand_left(w, peer->rank);
     br_peer_has_left(w, peer);
 }

@@ -285,16 +285,19 @@ bool br_worker_find_arrival(const struct br_worker *w, uint64_t tag, int rank,
     return u != NULL;
 }
 
-bool br_worker_arrived_before(struct br_worker *w, int rank, uint32_t sequence)
+bool br_match_all_seen(struct br_stream *stream, uint32_t sequence)
 {
-    struct br_stream *stream = &w->peers[rank].streams[1];
-
     if (stream->seen_top - stream->seen_all > BR_SEEN)
         stream->seen_all = stream->seen_top - BR_SEEN; /* what is older has arrived (section 5) */
     while (stream->seen_all != stream->seen_top &&
            stream->seen[stream->seen_all % BR_SEEN / 64] >> (stream->seen_all % 64) & 1)
         stream->seen_all++;
     return (int32_t)(sequence - stream->seen_all) <= 0;
+}
+
+bool br_worker_arrived_before(struct br_worker *w, int rank, uint32_t sequence)
+{
+    return br_match_all_seen(&w->peers[rank].streams[1], sequence);
 }
 
 /* Copies the payload out of the receive buffer. false: the worker has failed. */

@@ -27,7 +27,7 @@
 
 /* Negotiated in the handshake. Changes with anything below, but for messages that a rank may ignore
  * which does not know them, as it drops unknown types: IDLE. */
-#define BR_PROTOCOL_VERSION 12u
+#define BR_PROTOCOL_VERSION 13u
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
@@ -195,9 +195,11 @@ struct br_body_rail {
 };
 
 struct br_body_bye {
-    /* numbered messages sent to this peer, in all (mod 2^32): some may still be on their way */
-    uint32_t messages;
-    uint32_t reserved[5];
+    /* of the next numbered messages to this peer, first of those that are not point to point, then
+     * of those that are: what it has sent, some of which may still be on its way. More may follow,
+     * for puts, gets and atomics of the peer */
+    uint32_t next[2];
+    uint32_t reserved[4];
 };
 
 struct br_body_left {

@@ -181,7 +181,7 @@ struct br_rail {
 enum br_peer_state {
     BR_PEER_WAITED, /* not all rails have been up yet (start-up) */
     BR_PEER_UP,     /* at least one rail */
-    BR_PEER_LEFT,   /* said BYE, and all that it has sent is here */
+    BR_PEER_LEFT,   /* said BYE, and all that it has sent before is here */
     BR_PEER_DEAD,   /* the last rail is lost */
 };
 
@@ -208,7 +208,7 @@ struct br_stream {
     uint32_t end;
     struct br_list resend; /* struct br_unacked: messages of lost rails */
     uint32_t seen_top;     /* one more than the largest sequence seen */
-    uint32_t seen_all;     /* point to point: all before it are seen, as far as was asked */
+    uint32_t seen_all;     /* all before it are seen, as far as was asked */
     uint64_t seen[BR_SEEN / 64];
 };
 #define BR_STREAMS 2
@@ -262,8 +262,8 @@ struct br_peer {
     /* puts of the peer that have been carried out, and of which it has not been told (onesided.c);
      * type 0: there are none */
     struct br_message put_done;
-    /* numbered messages that have arrived, and the number of them in its BYE */
-    uint32_t messages, bye_messages;
+    uint32_t messages;             /* numbered ones that have arrived */
+    uint32_t bye_next[BR_STREAMS]; /* all before these have been sent before its BYE */
     /* LEFT: when to look for transfers that still wait for it (left.c), ns; 0: that is done */
     uint64_t left_check;
     bool abort_sent;

@@ -353,7 +353,7 @@ static void receive_control(struct br_worker *w, struct br_rail *rail, const str
         break;
     case BR_MESSAGE_BYE:
         peer->bye_received = true;
-        peer->bye_messages = m->bye.messages;
+        memcpy(peer->bye_next, m->bye.next, sizeof peer->bye_next);
         br_left_check(w, peer);
         break;
     case BR_MESSAGE_LEFT:

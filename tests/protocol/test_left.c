@@ -22,9 +22,10 @@ static struct br_transfer transfer(uint64_t tag, uint32_t length)
         .tag = tag, .peer = 1, .memory = memory, .length = length, .owner = memory};
 }
 
-static void bye(struct wired *x, uint32_t messages)
+/* After so many numbered messages, of point-to-point tags and others. */
+static void bye(struct wired *x, uint32_t p2p, uint32_t others)
 {
-    wired_say(x, 0, &(struct br_message){.type = BR_MESSAGE_BYE, .bye.messages = messages});
+    wired_say(x, 0, &(struct br_message){.type = BR_MESSAGE_BYE, .bye.next = {others, p2p}});
 }
 
 /* The worker has failed, and says who has left and what waits. */
@@ -56,7 +57,7 @@ static void left__fails_receives(void **state)
 
         wired_create(&x, 0, 2, NULL);
         assert_int_equal(br_transfer_receive(x.w, &t), 0);
-        bye(&x, 0);
+        bye(&x, 0, 0);
         expect_failed(&x, "operation 7");
         wired_destroy(&x);
     }
@@ -68,7 +69,7 @@ static void left__fails_a_send_without_ready(void **state)
     struct wired *x = *state;
 
     assert_int_equal(br_transfer_send(x->w, &t), 0);
-    bye(x, 0);
+    bye(x, 0, 0);
     expect_failed(x, "send of communicator 3 with tag 5");
 }
 
@@ -79,7 +80,7 @@ static void left__fails_a_send_that_cannot_leave(void **state)
 
     x->wires[0].room = 0;
     assert_int_equal(br_transfer_send(x->w, &t), 0);
-    bye(x, 0);
+    bye(x, 0, 0);
     expect_failed(x, "send with tag 5");
 }
 
@@ -90,10 +91,66 @@ static void left__not_before_all_messages_are_here(void **state)
     struct wired *x = *state;
 
     assert_int_equal(br_transfer_receive(x->w, &t), 0);
-    bye(x, 1);
+    bye(x, 1, 0);
     expect_well(x);
     wired_say(x, 1, &(struct br_message){.type = BR_MESSAGE_EAGER, .tag = t.tag, .bytes = 8});
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    expect_well(x);
+}
+
+static void eager(struct wired *x, int rail, uint64_t tag, uint32_t sequence)
+{
+    wired_say(x, rail,
+              &(struct br_message){
+                  .type = BR_MESSAGE_EAGER, .tag = tag, .bytes = 8, .sequence = sequence});
+}
+
+/* The peer serves us when it has said BYE: its answers are not what BYE said would come. */
+static void left__not_before_what_was_sent_before_the_bye(void **state)
+{
+    struct wired world, *x = &world;
+
+    (void)state;
+
+    for (int k = 0; k < 2; k++) {
+        uint64_t tag = k ? br_tag_p2p(0, 0, 5) : br_tag_collective(0, 7, 0, 0);
+        struct br_transfer t = transfer(tag, 8),
+                           answer = transfer(br_tag_onesided(4, BR_PART_STATUS), BR_ANSWER_BYTES);
+
+        wired_create(x, 0, 2, NULL);
+        assert_int_equal(br_transfer_receive(x->w, &t), 0);
+        assert_int_equal(br_transfer_receive(x->w, &answer), 0);
+        bye(x, (uint32_t)k, (uint32_t)!k);
+        wired_say(x, 0,
+                  &(struct br_message){.type = BR_MESSAGE_EAGER,
+                                       .tag = answer.tag,
+                                       .bytes = BR_ANSWER_BYTES,
+                                       .sequence = (uint32_t)!k});
+        assert_int_equal(answer.state, BR_TRANSFER_ENDED);
+        expect_well(x);
+        assert_int_equal(x->w->peers[1].state, BR_PEER_UP);
+        eager(x, 1, tag, 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+        assert_int_equal(x->w->peers[1].state, BR_PEER_LEFT);
+        expect_well(x);
+        wired_destroy(x);
+    }
+}
+
+/* BYE comes behind answers that left later. */
+static void left__although_more_has_come(void **state)
+{
+    struct br_transfer answer = transfer(br_tag_onesided(4, BR_PART_STATUS), BR_ANSWER_BYTES);
+    struct wired *x = *state;
+
+    assert_int_equal(br_transfer_receive(x->w, &answer), 0);
+    eager(x, 1, br_tag_p2p(0, 0, 5), 0);
+    wired_say(x, 1,
+              &(struct br_message){
+                  .type = BR_MESSAGE_EAGER, .tag = answer.tag, .bytes = BR_ANSWER_BYTES});
+    assert_int_equal(answer.state, BR_TRANSFER_ENDED);
+    bye(x, 1, 0);
+    assert_int_equal(x->w->peers[1].state, BR_PEER_LEFT);
     expect_well(x);
 }
 
@@ -105,7 +162,7 @@ static void left__what_came_before_is_received(void **state)
     struct wired *x = *state;
 
     wired_say(x, 0, &(struct br_message){.type = BR_MESSAGE_EAGER, .tag = t.tag, .bytes = 8});
-    bye(x, 1);
+    bye(x, 1, 0);
     expect_well(x);
     assert_int_equal(br_transfer_receive(x->w, &t), 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
@@ -130,7 +187,7 @@ static void left__send_is_confirmed_later(void **state)
     struct wired *x = *state;
 
     send_all(x, &t);
-    bye(x, 1);
+    bye(x, 1, 0);
     expect_well(x);
     wire_sent_all(&x->wires[0]);
     wire_sent_all(&x->wires[1]);
@@ -146,7 +203,7 @@ static void left__send_ends_with_the_last_rail(void **state)
     struct wired *x = *state;
 
     send_all(x, &t);
-    bye(x, 1);
+    bye(x, 1, 0);
     wired_cut(x, 0);
     wired_cut(x, 1);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
@@ -162,7 +219,7 @@ static void left__onesided_waits_for_the_last_rail(void **state)
     struct wired *x = *state;
 
     assert_int_equal(br_transfer_receive(x->w, &answer), 0);
-    bye(x, 0);
+    bye(x, 0, 0);
     expect_well(x);
     wire_fail(x->links[0], ECONNRESET, "closed");
     wired_turn(x, 0);
@@ -178,6 +235,8 @@ int main(void)
         WIRED_TEST(left__fails_a_send_without_ready, .rails = 1, .up = true),
         WIRED_TEST(left__fails_a_send_that_cannot_leave, .rails = 1, .up = true),
         WIRED_TEST(left__not_before_all_messages_are_here, .rails = 2, .up = true),
+        cmocka_unit_test(left__not_before_what_was_sent_before_the_bye),
+        WIRED_TEST(left__although_more_has_come, .rails = 2, .up = true),
         WIRED_TEST(left__what_came_before_is_received, .rails = 1, .up = true),
         WIRED_TEST(left__send_is_confirmed_later, .rails = 2, .up = true),
         WIRED_TEST(left__send_ends_with_the_last_rail, .rails = 2, .up = true),

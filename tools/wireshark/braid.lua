@@ -106,7 +106,8 @@ numbers("32", "ack.", {
     arrived = "Numbered messages arrived", released = "Numbered messages released",
     ahead = "DATA bytes that may come ahead",
 })
-numbers("32", "", {rail = "Rail", incarnation = "Incarnation", messages = "Messages sent in all", lost = "Frames may be lost"})
+numbers("32", "", {rail = "Rail", incarnation = "Incarnation", lost = "Frames may be lost"})
+numbers("32", "bye.", {p2p = "Messages sent point to point", others = "Other numbered messages sent"})
 field("uint32", "abort.reason", "Reason", base.DEC, abort_reason)
 field("string", "words", "Words")
 field("uint8", "relay.kind", "Kind", base.DEC, relay_kind, 0x7f)
@@ -328,7 +329,7 @@ local bodies = {
     [7] = {{"ack.bytes", 24, 8}, {"ack.arrived", 32, 4}, {"ack.released", 36, 4}, {"ack.ahead", 40, 4}},
     [10] = {{"rail", 24, 4}, {"incarnation", 28, 4}},
     [12] = {{"abort.reason", 24, 4}},
-    [13] = {{"messages", 24, 4}},
+    [13] = {{"bye.others", 24, 4}, {"bye.p2p", 28, 4}},
     [15] = {{"relay_back.free", 24, 16}},
     [16] = {{"total", 24, 8}, {"call_root", 36, 4}, {"call_collective", 40, 1}, {"call_type", 41, 1},
             {"call_reduction", 42, 1}, {"call_by", 43, 1}},
