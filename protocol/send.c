@@ -43,14 +43,16 @@ void br_peers_unblock(struct br_worker *w)
         br_peer_unblock(w, br_container_of(w->blocked.next, struct br_peer, active));
 }
 
-/* Only a starved transfer, a smaller window, or what the wire has carried changes what a pump finds
- * at the next time. */
+/* Only a starved transfer, which this pump has not tried, a smaller window, or what the wire has
+ * carried changes what a pump finds at the next time. */
 static void peer_block(struct br_worker *w, struct br_peer *peer)
 {
     const struct br_list *oldest = peer->queues[BR_QUEUE_DATA].age.next;
     uint64_t until =
         br_container_of(oldest, struct br_queued, age)->priority_served + w->config.starvation;
 
+    if (until < w->now)
+        until = UINT64_MAX;
     for (int i = 0; i < peer->n_rails; i++) {
         uint64_t drained = br_rail_drained_at(&peer->rails[i]);
 

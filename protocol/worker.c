@@ -553,14 +553,30 @@ static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail 
     }
 }
 
+/* When a pump is to look at the blocked peers, whatever comes or does not. */
+static uint64_t blocked_next_timer(const struct br_worker *w)
+{
+    uint64_t next = UINT64_MAX;
+
+    if (br_list_empty(&w->blocked))
+        return UINT64_MAX;
+    if (w->blocked_until != UINT64_MAX)
+        next = w->blocked_until + 1;
+    return w->blocked_shared && w->shared_until < next ? w->shared_until : next;
+}
+
 uint64_t br_worker_no_timer_before(const struct br_worker *w)
 {
-    return w->failed ? 0 : w->last_timers + TIMER_PERIOD;
+    uint64_t next = w->last_timers + TIMER_PERIOD, blocked = blocked_next_timer(w);
+
+    if (w->failed)
+        return 0;
+    return blocked < next ? blocked : next;
 }
 
 uint64_t br_worker_next_timer(struct br_worker *w)
 {
-    uint64_t next, relay;
+    uint64_t next, relay, blocked;
 
     if (w->failed)
         return w->fail_due ? w->fail_at : UINT64_MAX;
@@ -588,9 +604,10 @@ uint64_t br_worker_next_timer(struct br_worker *w)
     if (w->config.sleep_max && next > w->now + w->config.sleep_max)
         next = w->now + w->config.sleep_max;
     /* worker_timers() runs once a period at most */
-    if (next < br_worker_no_timer_before(w))
-        next = br_worker_no_timer_before(w);
+    if (next < w->last_timers + TIMER_PERIOD)
+        next = w->last_timers + TIMER_PERIOD;
     if (!w->config.sleep_max || w->promised < next)
         w->promised = next;
-    return next;
+    blocked = blocked_next_timer(w);
+    return blocked < next ? blocked : next;
 }

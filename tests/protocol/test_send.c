@@ -304,6 +304,50 @@ static void blocked__not_beyond_the_bound_of_starvation(void **state)
     assert_true(x->w->blocked_until == x->now + x->w->config.starvation);
 }
 
+/* Who sleeps is woken when the bound of starvation has passed, once. */
+static void blocked__has_a_timer(void **state)
+{
+    struct br_transfer bulk = send_of(1, 8 << 20);
+    struct wired *x = *state;
+    uint64_t until;
+
+    assert_int_equal(br_transfer_send(x->w, &bulk), 0);
+    ready(x, 0, 1, 8 << 20, 0x10001);
+    wired_turn(x, 20 * BR_MS); /* ACK of READY leaves: its timer comes first */
+    until = x->w->blocked_until;
+    assert_true(br_worker_next_timer(x->w) == until + 1);
+    wired_turn(x, until + 1 - x->now);
+    assert_true(x->w->peers[1].blocked);
+    assert_true(br_worker_next_timer(x->w) > until + BR_MS);
+}
+
+/* ... or when the wire has carried what kept the rail from sending, by its rate. */
+static void blocked__has_a_timer_of_the_wire(void **state)
+{
+    struct br_transfer bulk = send_of(1, 8 << 20);
+    struct wired *x = *state;
+    struct br_rail *rail = &x->w->peers[1].rails[0];
+    uint64_t sent, next;
+
+    assert_int_equal(br_transfer_send(x->w, &bulk), 0);
+    ready(x, 0, 1, 8 << 20, 0x10001);
+    sent = rail->tx_bytes;
+    /* The peer's ACK will come behind as much of its own data, and all is in front of the wire. */
+    rail->rate = 1000 * rail->window; /* a window takes 1 ms, or somewhat less (DRAIN) */
+    rail->peer_ack_backlog = rail->window;
+    rail->queued_bytes = rail->window;
+    rail->queued_at = x->now;
+    br_peer_activate(x->w, rail->peer);
+    wired_turn(x, 0);
+    assert_true(rail->peer->blocked);
+    next = br_worker_next_timer(x->w);
+    assert_in_range(next, x->now + 1, x->now + BR_MS);
+    assert_true(br_worker_no_timer_before(x->w) <= next);
+    assert_true(rail->tx_bytes == sent);
+    wired_turn(x, next - x->now);
+    assert_true(rail->tx_bytes > sent);
+}
+
 /* 10 to 1: what is left of the first transfer is not for the slow rail, but frames of the second
  * one are. */
 static void frames__a_slow_rail_takes_a_later_one(void **state)
@@ -544,6 +588,8 @@ int main(void)
         WIRED_TEST(frames__a_slow_rail_takes_a_later_one, .rails = 2, .up = true),
         WIRED_TEST(blocked__until_something_happens, .rails = 1, .up = true),
         WIRED_TEST(blocked__not_for_a_full_link, .rails = 1, .up = true),
+        WIRED_TEST(blocked__has_a_timer, .rails = 1, .up = true),
+        WIRED_TEST(blocked__has_a_timer_of_the_wire, .rails = 1, .up = true),
         WIRED_TEST(blocked__not_beyond_the_bound_of_starvation, .rails = 1, .up = true),
         WIRED_TEST(starved__goes_first_and_hides_nobody, .rails = 1, .up = true),
         WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),
