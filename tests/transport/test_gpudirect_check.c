@@ -12,10 +12,9 @@
 #include "base/error.h"
 #include "mirror.h"
 #include "tests/fake_cuda/fake_cuda.h"
-#include "tests/fake_cuda/fresh.h"
+#include "tests/transport/gpudirect.h"
 
-static struct br_copier *copier;
-static struct br_gpudirect_check *check;
+static struct gpudirect trial;
 
 static const struct br_device_config config = {.name = "nic0"};
 
@@ -23,33 +22,28 @@ static int setup(void **state)
 {
     (void)state;
     mirror_reset();
-    fake_fresh_gpu();
-    assert_int_equal(br_copier_create(&copier), 0);
-    assert_int_equal(br_copier_open(copier, 1), 1);
-    assert_int_equal(br_gpudirect_check_create(copier, 1, &check), 0);
+    gpudirect_open(&trial);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    br_gpudirect_check_destroy(check);
-    br_copier_destroy(copier);
-    fake_leave_gpu(0);
+    gpudirect_close(&trial);
     return 0;
 }
 
 static void run__says_which_way(void **state)
 {
     (void)state;
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 0);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), 0);
     assert_true(mirror.dmabuf >= 0);
-    assert_int_equal(br_copier_counters(copier).to_gpu_bytes, 0); /* no payload */
-    assert_int_equal(br_copier_counters(copier).to_host_bytes, 0);
+    assert_int_equal(br_copier_counters(trial.copier).to_gpu_bytes, 0); /* no payload */
+    assert_int_equal(br_copier_counters(trial.copier).to_host_bytes, 0);
     mirror.no_dmabuf = "the driver is old";
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 1);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), 1);
     fake_cuda()->no_dmabuf = true;
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 1);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), 1);
     assert_int_equal(mirror.dmabuf, -1);
 }
 
@@ -57,7 +51,7 @@ static void run__in_the_words_of_the_back_end(void **state)
 {
     (void)state;
     mirror.refuses = EFAULT;
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), -EFAULT);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), -EFAULT);
     assert_string_equal(br_error_message(), "no way");
 }
 
@@ -66,22 +60,22 @@ static void run__in_the_words_of_the_back_end(void **state)
 static void run__looks_at_every_byte(void **state)
 {
     (void)state;
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 0);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), 0);
     mirror.moves = false;
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), -EIO);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), -EIO);
     mirror.moves = true;
     mirror.spoils = 65536;
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), -EIO);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), -EIO);
     assert_non_null(strstr(br_error_message(), "byte 65535"));
     mirror.spoils = 0;
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 0);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), 0);
 }
 
 static void run__flushes_where_it_must(void **state)
 {
     (void)state;
     fake_cuda()->unordered = true;
-    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 0);
+    assert_int_equal(br_gpudirect_check_run(trial.check, &mirror_ops, &config), 0);
     assert_int_equal(fake_cuda_counters().flushes, 1);
 }
 
@@ -92,7 +86,7 @@ static void create__no_memory(void **state)
     (void)state;
     strcpy(fake_cuda()->fail, "cuMemAlloc_v2");
     fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
-    assert_int_equal(br_gpudirect_check_create(copier, 1, &none), -ENOMEM);
+    assert_int_equal(br_gpudirect_check_create(trial.copier, 1, &none), -ENOMEM);
     fake_cuda()->fail[0] = 0;
     assert_null(none);
 }

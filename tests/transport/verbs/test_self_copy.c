@@ -12,12 +12,10 @@
 #include "base/error.h"
 #include "fake.h"
 #include "tests/fake_cuda/fake_cuda.h"
-#include "tests/fake_cuda/fresh.h"
+#include "tests/transport/gpudirect.h"
 #include "transport/backends.h"
-#include "transport/gpudirect_check.h"
 
-static struct br_copier *copier;
-static struct br_gpudirect_check *check;
+static struct gpudirect trial;
 static const struct br_device_config config = {.name = "fake1"};
 
 static void *find_bytes(uint64_t address)
@@ -30,26 +28,21 @@ static int setup(void **state)
     (void)state;
     fake_install();
     fake_memory = find_bytes;
-    fake_fresh_gpu();
-    assert_int_equal(br_copier_create(&copier), 0);
-    assert_int_equal(br_copier_open(copier, 1), 1);
-    assert_int_equal(br_gpudirect_check_create(copier, 1, &check), 0);
+    gpudirect_open(&trial);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    br_gpudirect_check_destroy(check);
-    br_copier_destroy(copier);
-    fake_leave_gpu(0);
+    gpudirect_close(&trial);
     fake_remove(); /* fails if anything is left */
     return 0;
 }
 
 static int run(void)
 {
-    return br_gpudirect_check_run(check, &br_verbs_ops, &config);
+    return br_gpudirect_check_run(trial.check, &br_verbs_ops, &config);
 }
 
 static void self_copy__by_dmabuf(void **state)
@@ -122,7 +115,7 @@ static void self_copy__no_such_device(void **state)
     const struct br_device_config other = {.name = "mlx9_0"};
 
     (void)state;
-    assert_true(br_gpudirect_check_run(check, &br_verbs_ops, &other) < 0);
+    assert_true(br_gpudirect_check_run(trial.check, &br_verbs_ops, &other) < 0);
     assert_non_null(strstr(br_error_message(), "mlx9_0"));
 }
 
