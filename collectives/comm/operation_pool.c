@@ -263,7 +263,7 @@ static int engine_executor_submit(struct br_executor *executor, struct br_operat
     struct braid_comm *comm = op->comm;
 
     if (comm->shm && op->kind == BR_OPERATION_COLLECTIVE)
-        br_shm_executor_report_last(comm->shm);
+        br_shm_executor_report(comm->shm);
     if (context->epochs)
         br_epochs_assign(context, op, now);
     op->began = now;

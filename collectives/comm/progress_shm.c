@@ -129,8 +129,7 @@ static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
         return;
     if (rc < 0)
         br_worker_fail(w, -rc, br_error_message());
-    br_shm_direct_withdraw(&comm->shm->direct);
-    comm->shm->busy = false;
+    br_shm_executor_give_up(comm->shm);
     op->status = w->failed;
     snprintf(op->message, sizeof op->message, "%s", w->message);
 }

@@ -168,7 +168,7 @@ static bool gpu_local_publish(struct br_gpu_local *gpu_local, struct br_shm_exec
 static int gpu_local_tell_note(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
                                const struct br_operation *op)
 {
-    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
+    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1, sizeof gpu_local->mine))
         return GPU_LOCAL_WAITS;
     br_gpu_local_write_note(gpu_local, shm, op);
     gpu_local_publish(gpu_local, shm, op, &gpu_local->mine,
@@ -197,7 +197,7 @@ static int gpu_local_answer(struct br_gpu_local *gpu_local, struct br_shm_execut
     bool owes = br_gpu_local_take_fds(gpu_local, shm, op);
     uint64_t has;
 
-    if (!br_gpu_local_all_agree(shm, sizeof(struct br_gpu_local_note)))
+    if (!br_gpu_local_all_agree(shm, offsetof(struct br_gpu_local_note, extents)))
         return gpu_local_decide(gpu_local, shm, op, false);
     gpu_local->passes_fds = owes;
     if (owes) { /* note 17 */

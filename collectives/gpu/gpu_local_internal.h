@@ -51,7 +51,8 @@ size_t br_gpu_local_note_bytes(const struct br_gpu_local_note *note);
  * this rank. Returns whether a descriptor still has to be sent to any rank. */
 bool br_gpu_local_take_fds(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
                            const struct br_operation *op);
-/* Returns whether all ranks have published a note with `has` in this round. bytes: of each note. */
+/* Returns whether all ranks have published a note with `has` in this round. bytes: of the shortest
+ * one that may be published in this round. */
 bool br_gpu_local_all_agree(const struct br_shm_executor *shm, size_t bytes);
 /* Maps the memory of all ranks, into gpu_local->send and recv. Returns false when some of it cannot
  * be mapped, or cannot be mapped now. May block (gpu/ipc.h). */

@@ -104,7 +104,7 @@ static struct br_gpu_local_note *read_note(struct br_gpu_local *gpu_local,
                                            const struct br_shm_executor *shm, uint32_t r)
 {
     const struct br_gpu_local_note *note =
-        br_shm_coll_data(&shm->coll, r, shm->epoch, sizeof *note);
+        br_shm_coll_data(&shm->coll, r, shm->epoch, offsetof(struct br_gpu_local_note, extents));
     struct br_gpu_local_note *copy = &gpu_local->theirs;
 
     memcpy(copy, note, offsetof(struct br_gpu_local_note, extents));

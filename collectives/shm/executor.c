@@ -72,19 +72,29 @@ static int executor_receive_fd(struct braid_comm *comm, struct br_shm_executor *
 
 bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op)
 {
-    if (shm->busy || !br_list_empty(&shm->queue) || !br_shm_round_begin(shm, op))
+    if (shm->busy || !br_list_empty(&shm->queue))
         return false;
     shm->busy = true;
+    shm->published = br_shm_round_begin(shm, op);
     return true;
 }
 
 int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *op)
 {
-    int rc = br_shm_round_complete(shm, op);
+    int rc;
 
+    if (!shm->published && !(shm->published = br_shm_round_begin(shm, op)))
+        return 0;
+    rc = br_shm_round_complete(shm, op);
     if (rc)
-        shm->busy = false;
+        shm->busy = shm->published = false;
     return rc;
+}
+
+void br_shm_executor_give_up(struct br_shm_executor *shm)
+{
+    br_shm_direct_withdraw(&shm->direct);
+    shm->busy = shm->published = false;
 }
 
 /* The queue has one more whose deadline is looked at. */
@@ -99,7 +109,6 @@ void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op)
     br_list_init(&op->node);
     br_list_push_front(&shm->queue, &op->node);
     executor_expect(shm, op);
-    shm->published = true;
     shm->busy = false;
 }
 
@@ -181,14 +190,21 @@ void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *t
             shm->guest->ops->step(shm->guest, now); /* it sees that the worker has failed */
 }
 
-/* The lowest rank whose round of before is missing, without which the head cannot publish; -1:
- * none. */
+/* The rank that is furthest behind, without which there is no room to publish; -1: none is. */
 static int executor_behind(const struct br_shm_executor *shm)
 {
-    for (uint32_t r = 0; shm->epoch && r < shm->n; r++)
-        if (!br_shm_coll_ready(&shm->coll, r, shm->epoch))
-            return (int)r;
-    return -1;
+    uint64_t first = shm->epoch + 1;
+    int behind = -1;
+
+    for (uint32_t r = 0; r < shm->n; r++) {
+        uint64_t missing = br_shm_coll_missing(&shm->coll, r, first);
+
+        if (missing < first) {
+            first = missing;
+            behind = (int)r;
+        }
+    }
+    return behind;
 }
 
 int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_operation *op)
@@ -197,23 +213,43 @@ int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_o
 
     if (!first)
         return -1;
-    return op || shm->published ? br_shm_round_waits_for(shm, first) : executor_behind(shm);
+    return shm->published ? br_shm_round_waits_for(shm, first) : executor_behind(shm);
 }
 
-void br_shm_executor_report_last(struct br_shm_executor *shm)
+/* An operation of this rank, by one of its rounds that not all ranks have published. */
+struct begun {
+    uint64_t sequence;
+    uint16_t check;
+    struct br_call call;
+};
+
+static struct begun executor_begun(const struct br_shm_executor *shm, uint64_t epoch)
 {
-    if (shm->unreported)
-        br_worker_begins(shm->context->worker, shm->last_group->number, shm->last_sequence,
-                         br_shm_coll_check(&shm->coll, shm->rank, shm->epoch), &shm->last);
-    shm->unreported = false;
+    struct begun begun = {.sequence = shm->sequences[epoch % BR_SHM_COLL_DEPTH],
+                          .check = br_shm_coll_check(&shm->coll, shm->rank, epoch)};
+
+    memcpy(&begun.call, br_shm_coll_description(&shm->coll, shm->rank, epoch), sizeof begun.call);
+    return begun;
+}
+
+void br_shm_executor_report(struct br_shm_executor *shm)
+{
+    if (shm->reported < shm->coll.floor)
+        shm->reported = shm->coll.floor;
+    while (shm->reported < shm->epoch) {
+        struct begun begun = executor_begun(shm, ++shm->reported);
+
+        br_worker_begins(shm->context->worker, shm->group->number, begun.sequence, begun.check,
+                         &begun.call);
+    }
 }
 
 const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
                                         const struct br_operation *op, char *text, size_t bytes)
 {
     const struct br_operation *first = shm->busy ? NULL : executor_head(shm);
-    bool unpublished = first && !shm->published;
-    int rank = unpublished ? executor_behind(shm) : br_shm_round_waits_for(shm, first ? first : op);
+    int rank =
+        shm->published ? br_shm_round_waits_for(shm, first ? first : op) : executor_behind(shm);
     char name[80];
 
     if (first && first->shm_role != BR_SHM_ROLE_COLLECTIVE &&
@@ -283,7 +319,6 @@ static void executor_fail_departed(const struct br_shm_executor *shm, const stru
 void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op, uint64_t now)
 {
     const struct br_operation *first = op ? op : executor_head(shm), *overdue;
-    bool published = op || shm->published;
     struct br_worker *w = shm->context->worker;
     struct br_call call;
 
@@ -295,25 +330,29 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
         return;
     call = br_shm_round_call(first);
     if (shm->watched_sequence != first->sequence + 1) {
-        br_shm_executor_report_last(shm);
+        br_shm_executor_report(shm);
         br_worker_begins(w, first->group->number, first->sequence, br_shm_round_digest(first),
                          &call);
-        shm->unreported = false;
         shm->watched_sequence = first->sequence + 1;
         shm->notify_at = now + PATIENCE;
     }
-    if (published && br_shm_round_check(shm, first, false)) {
+    if (shm->published && br_shm_round_check(shm, first, false)) {
         br_worker_fail(w, EPROTO, br_error_message());
         return;
     }
     if (now < shm->notify_at)
         return;
     shm->notify_at = now + SAY_AGAIN;
-    for (uint32_t r = 0; shm->epoch && r < shm->n; r++)
-        if (r != shm->rank && (!published || br_shm_round_needs(shm, first, r)) &&
-            !br_shm_coll_ready(&shm->coll, r, shm->epoch))
-            br_worker_waits_for(w, br_group_in_job(shm->group, (int)r), first->group->number,
-                                first->sequence, br_shm_round_digest(first), &call);
+    for (uint32_t r = 0; r < shm->n; r++) {
+        uint64_t missing = br_shm_coll_missing(&shm->coll, r, shm->epoch + 1);
+        struct begun begun;
+
+        if (missing > shm->epoch || (shm->published && !br_shm_round_needs(shm, first, r)))
+            continue;
+        begun = executor_begun(shm, missing); /* what that rank, which is behind, is to call next */
+        br_worker_waits_for(w, br_group_in_job(shm->group, (int)r), shm->group->number,
+                            begun.sequence, begun.check, &begun.call);
+    }
 }
 
 /* What the user says holds for all collectives; and memory of GPUs is copied as a whole before and
@@ -464,6 +503,8 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->direct.token = token;
     shm->split_bytes = br_shm_coll_said(&shm->coll, BR_SHM_COLL_SPLIT_BYTES);
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
+    if (!comm->context->crowded)
+        shm->coll.window = BR_SHM_COLL_WINDOW;
     br_shm_executor_set_limits(shm);
     shm->group = comm->group;
     br_list_push_back(&comm->context->executors, &shm->executor.node);

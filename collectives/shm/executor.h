@@ -65,18 +65,16 @@ struct br_shm_executor {
     size_t chunk;
     bool has_read, reads;
     struct br_shm_direct direct;
-    bool busy;      /* an operation on the short way has the round; the queue waits */
-    bool published; /* the head of `queue` has published */
+    bool busy; /* an operation on the short way has the turn; the queue waits */
+    /* the operation that has the turn, which is that one or the head of `queue`, has published */
+    bool published;
     /* operations, by submission: small collectives, and those of `guest` */
     struct br_list queue;
     uint64_t next_deadline; /* no later than that of any in the queue */
     uint64_t operations;
-    /* The last operation that has published; unreported: the worker does not know yet that it has
-     * begun (br_shm_executor_watch()). */
-    struct br_call last;
-    const struct br_group *last_group;
-    uint64_t last_sequence;
-    bool unreported;
+    /* The number of the operation of each of the last rounds; reported: the worker knows of those
+     * up to this round that they have begun. */
+    uint64_t sequences[BR_SHM_COLL_DEPTH], reported;
     uint64_t watched_sequence; /* 1 + that of the operation that waits */
     uint64_t notify_at;        /* ns: when to tell the ranks that it waits for */
     /* An executor that has rounds on the shared segment as well (gpu_local.h): its operations stand
@@ -108,13 +106,14 @@ struct br_operation *br_shm_executor_overdue(struct br_shm_executor *shm, uint64
 /* For the guest: takes its operation, the head, off the queue. */
 void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op);
 
-/* The short way. begin: publishes for op, unless another operation has the round (false). complete,
+/* The short way. begin: gives op the turn, unless another operation has it (false). complete,
  * called again and again: 1: op is complete; 0: not yet; -EPROTO with a message: the ranks
  * disagree. */
 bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op);
 int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *op);
-/* Leaves the short way: op, an operation of the pool, has published in place of the one that was on
- * it, and is the head of the queue from now on. */
+/* Leaves the short way. give_up: the operation on it ends with an error, before that is told.
+ * go_on: op, an operation of the pool, takes its place and is the head of the queue from now on. */
+void br_shm_executor_give_up(struct br_shm_executor *shm);
 void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op);
 /* The lowest rank that has not published what op, on the short way, or (NULL) the head of the queue
  * needs; -1: there is none. */
@@ -125,8 +124,9 @@ int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_o
  * which nothing in shared memory shows, and tells those that it waits for. */
 void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op,
                            uint64_t now);
-/* Before the engine begins an operation: tells the worker what has been published since. */
-void br_shm_executor_report_last(struct br_shm_executor *shm);
+/* Before the engine begins an operation: tells the worker what this rank has published since, and
+ * not every other one. */
+void br_shm_executor_report(struct br_shm_executor *shm);
 /* Writes what op, on the short way or in the queue, waits for: "rank 2 (level 0, device shm0)",
  * "copies of GPU 0". Returns text. */
 const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,

@@ -57,23 +57,39 @@ static void round_cut(struct br_shm_executor *shm, const struct br_operation *op
     shm->chunk = ((op->count + rounds - 1) / rounds + line - 1) / line * line;
 }
 
+/* Ranks [first, end). */
+struct ranks {
+    uint32_t first, end;
+};
+
+/* Those whose rounds this rank needs; it may be one of them. */
+static struct ranks round_needed(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    bool from_root = br_collective_from_root(op->collective);
+    uint32_t root = (uint32_t)op->root;
+
+    /* The next round begins when all have published this one, and all say whether they could read
+     */
+    if (shm->has_read || shm->form == BR_SHM_OUTCOMES ||
+        (!from_root && (!br_collective_to_root(op->collective) || shm->rank == root)))
+        return (struct ranks){0, shm->n};
+    return from_root ? (struct ranks){root, root + 1} : (struct ranks){0, 0};
+}
+
 bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_operation *op,
                         uint32_t rank)
 {
-    /* The next round begins when all have published this one, and all say whether they could read
-     */
-    if (shm->has_read || shm->form == BR_SHM_OUTCOMES)
-        return true;
-    if (br_collective_from_root(op->collective))
-        return rank == (uint32_t)op->root;
-    return !br_collective_to_root(op->collective) || shm->rank == (uint32_t)op->root;
+    struct ranks needed = round_needed(shm, op);
+
+    return rank >= needed.first && rank < needed.end;
 }
 
 int br_shm_round_waits_for(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    for (uint32_t r = 0; r < shm->n; r++)
-        if (r != shm->rank && br_shm_round_needs(shm, op, r) &&
-            !br_shm_coll_ready(&shm->coll, r, shm->epoch))
+    struct ranks needed = round_needed(shm, op);
+
+    for (uint32_t r = needed.first; r < needed.end; r++)
+        if (r != shm->rank && !br_shm_coll_ready(&shm->coll, r, shm->epoch))
             return (int)r;
     return -1;
 }
@@ -185,12 +201,12 @@ struct br_call br_shm_round_call(const struct br_operation *op)
 int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op, bool all)
 {
     uint16_t mine = br_shm_coll_check(&shm->coll, shm->rank, shm->epoch);
+    struct ranks needed = round_needed(shm, op);
     struct br_call theirs, ours;
     char text[300];
 
-    for (uint32_t r = 0; r < shm->n; r++) {
-        if (r == shm->rank || !br_shm_round_needs(shm, op, r) ||
-            (!all && !br_shm_coll_ready(&shm->coll, r, shm->epoch)) ||
+    for (uint32_t r = needed.first; r < needed.end; r++) {
+        if (r == shm->rank || (!all && !br_shm_coll_ready(&shm->coll, r, shm->epoch)) ||
             br_shm_coll_check(&shm->coll, r, shm->epoch) == mine)
             continue;
         ours = br_shm_round_call(op);
@@ -207,19 +223,18 @@ int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operat
 static void round_show(struct br_shm_executor *shm, const struct br_operation *op, const void *data,
                        size_t bytes)
 {
+    struct br_call call = br_shm_round_call(op);
+
     shm->epoch++;
-    shm->last = br_shm_round_call(op);
-    shm->last_group = op->group;
-    shm->last_sequence = op->sequence;
-    shm->unreported = true;
-    br_shm_coll_describe(&shm->coll, shm->epoch, &shm->last);
+    shm->sequences[shm->epoch % BR_SHM_COLL_DEPTH] = op->sequence;
+    br_shm_coll_describe(&shm->coll, shm->epoch, &call);
     br_shm_coll_publish(&shm->coll, shm->epoch, br_shm_round_digest(op), data, bytes);
 }
 
 bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation *op,
                           const void *data, size_t bytes)
 {
-    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
+    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1, bytes))
         return false;
     round_show(shm, op, data, bytes);
     return true;
@@ -246,11 +261,11 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
     switch (shm->form) {
     case BR_SHM_CHUNKS:
         round_write_chunk(shm, op);
-        round_show(shm, op, NULL, 0);
+        round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
         break;
     case BR_SHM_SPLIT:
         br_shm_split_write(&shm->coll, op, shm->round, shm->epoch + 1);
-        round_show(shm, op, NULL, 0);
+        round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
         break;
     case BR_SHM_OFFERS:
         br_shm_direct_offer(&shm->direct, op, &offer);
@@ -275,7 +290,7 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     shm->has_read = false;
     if (!split && bytes <= BR_SHM_COLL_BYTES)
         return br_shm_round_publish(shm, op, op->send, round_blocks(shm, op, shm->rank) * block);
-    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
+    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1, BR_SHM_COLL_BYTES))
         return false;
     if (split) {
         shm->form = BR_SHM_SPLIT;
@@ -331,6 +346,8 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
     for (;;) {
         if (br_shm_round_waits_for(shm, op) >= 0)
             return 0;
+        if (round_needed(shm, op).end - round_needed(shm, op).first == shm->n)
+            br_shm_coll_learn(&shm->coll, shm->epoch);
         rc = br_shm_round_check(shm, op, true);
         if (rc)
             return rc;

@@ -23,8 +23,8 @@ bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_opera
 uint16_t br_shm_round_digest(const struct br_operation *op);
 struct br_call br_shm_round_call(const struct br_operation *op);
 
-/* Publishes for an operation, the head of the queue, in the next round. false: not every rank has
- * published in this one. begin: what op itself gives, of a split all-reduce for its first round. */
+/* Publishes for an operation, whose turn it is, in the next round. false: there is no room, as a
+ * rank is too far behind (coll.h). begin: what op itself gives, of several rounds for the first. */
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op);
 bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation *op,
                           const void *data, size_t bytes);

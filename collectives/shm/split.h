@@ -23,9 +23,9 @@ size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_r
 /* How many rounds an all-reduce takes, at least 2. */
 uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_operation *op);
 
-/* Writes what this rank publishes in a round, whose epoch is `epoch`, into its area. All ranks have
- * published the round before, and br_shm_split_read() has read it; of round 0: this rank may
- * publish the epoch. */
+/* Writes what this rank publishes in a round, whose epoch is `epoch`, into its space
+ * (br_shm_coll_space()). All ranks have published the round before, and br_shm_split_read() has
+ * read it; of round 0: this rank may publish the epoch. */
 void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
                         uint64_t epoch);
 

@@ -97,6 +97,30 @@ static void rank_0_first(int rank)
         ranks_await(0, 1);
 }
 
+/* Rank 0 has made its broadcasts and leaves; the others read them afterwards. */
+static int ahead(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    if (braid_rank(comm))
+        ranks_await(0, 1);
+    for (int i = 0; i < 100; i++) {
+        int data[2] = {braid_rank(comm) ? -1 : i, i};
+
+        RETURNS(0, braid_broadcast(comm, data, data, 2, BRAID_INT32, 0, NULL, NULL));
+        CHECK(data[0] == i, "number %d: got %d", i, data[0]);
+    }
+    if (!braid_rank(comm))
+        ranks_tell(0);
+    return 0;
+}
+
+static void leaving__ahead_of_the_others(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 3, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, ahead,
+              NULL);
+}
+
 static int uneven_part(struct braid_comm *comm, void *context)
 {
     int rank = braid_rank(comm), rc = 0;
@@ -254,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaving__uneven_calls),
+        cmocka_unit_test(leaving__ahead_of_the_others),
         cmocka_unit_test(leaving__a_part_of_the_job),
         cmocka_unit_test(leaving__messages),
         cmocka_unit_test(leaving__what_was_sent_before_arrives),

@@ -267,6 +267,69 @@ static void operations__disagreement(void **state)
             }
 }
 
+/* Rank 0, which has nothing to wait for in its broadcasts, is many calls ahead when rank 1 comes to
+ * the one in which they differ: rank 1 makes it by messages, so nothing in shared memory shows it.
+ * *ends_small: rank 0 waits in shared memory at last, otherwise by messages. */
+static int disagree_ahead(struct braid_comm *comm, void *context)
+{
+    enum { AHEAD = 60, DIFFERENT = 30, LARGE = 300000 };
+    static int32_t data[LARGE];
+    const bool *ends_small = context;
+    double start = ranks_now_ms();
+    int rc = 0;
+
+    for (int i = 0; i < AHEAD && !rc; i++)
+        rc = braid_broadcast(comm, data, data, braid_rank(comm) && i == DIFFERENT ? LARGE : 2,
+                             BRAID_INT32, 0, NULL, NULL);
+    if (!rc && *ends_small)
+        rc = braid_barrier(comm, NULL, NULL);
+    else if (!rc)
+        rc = braid_allreduce(comm, data, data, LARGE, BRAID_INT32, BRAID_SUM, NULL, NULL);
+    CHECK(rc == -EPROTO || rc == -ECANCELED, "got %d", rc);
+    CHECK(strstr(braid_last_error(), "disagree"), "the words do not say so");
+    CHECK(ranks_now_ms() - start < RANKS_SOON, "noticed late");
+    return 0;
+}
+
+static void operations__disagreement_of_one_that_is_ahead(void **state)
+{
+    (void)state;
+    for (int size = 2; size < 4; size++)
+        for (int small = 0; small < 2; small++)
+            ranks_run(&(struct ranks){.size = size, .backend = "shm", .timeout_ms = RANKS_PATIENCE},
+                      disagree_ahead, &(bool){small});
+}
+
+/* Rank 0 would go on and on: all slots are full, and it hears of the end of the others. */
+static int abort_ahead(struct braid_comm *comm, void *context)
+{
+    int32_t data[2] = {0};
+    double start = ranks_now_ms();
+    int rc = 0;
+
+    (void)context;
+    if (braid_rank(comm)) {
+        ranks_await(0, 1);
+        RETURNS(0, braid_comm_abort(comm, "enough of it"));
+        return 0;
+    }
+    for (int i = 0; i < 1000 && !rc; i++) {
+        if (i == 20)
+            ranks_tell(0);
+        rc = braid_broadcast(comm, data, data, 2, BRAID_INT32, 0, NULL, NULL);
+    }
+    CHECK(rc == -ECANCELED || rc == -ECONNRESET, "got %d", rc);
+    CHECK(ranks_now_ms() - start < RANKS_SOON, "noticed late");
+    return 0;
+}
+
+static void operations__abort_of_one_that_is_ahead(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE},
+              abort_ahead, NULL);
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 struct thread {
@@ -547,6 +610,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(operations__wait_again),
         cmocka_unit_test(operations__deadline),
         cmocka_unit_test(operations__disagreement),
+        cmocka_unit_test(operations__disagreement_of_one_that_is_ahead),
+        cmocka_unit_test(operations__abort_of_one_that_is_ahead),
         cmocka_unit_test(operations__two_threads),
         cmocka_unit_test(operations__beside_a_blocking_call),
         cmocka_unit_test(operations__abort_beside_a_blocking_call),

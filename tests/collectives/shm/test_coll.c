@@ -42,6 +42,7 @@ static void publish__is_read_by_others(void **state)
 {
     static uint8_t large[BR_SHM_COLL_BYTES];
     struct br_shm_coll a, b;
+    const void *large_space;
     int fd;
 
     (void)state;
@@ -54,23 +55,126 @@ static void publish__is_read_by_others(void **state)
     br_shm_coll_say(&a, BR_SHM_COLL_DIRECT, 1);
     assert_true(br_shm_coll_said(&b, BR_SHM_COLL_SPLIT_BYTES) == UINT64_MAX);
     assert_int_equal(br_shm_coll_said(&b, BR_SHM_COLL_DIRECT), 1);
-    assert_true(br_shm_coll_may_publish(&a, 1));
+    assert_true(br_shm_coll_may_publish(&a, 1, 4));
     assert_false(br_shm_coll_ready(&b, 0, 1));
     br_shm_coll_publish(&a, 1, 0xbeef, "one", 4);
     assert_true(br_shm_coll_ready(&b, 0, 1));
     assert_int_equal(br_shm_coll_check(&b, 0, 1), 0xbeef);
     assert_false(br_shm_coll_ready(&b, 0, 2));
     assert_string_equal(br_shm_coll_data(&b, 0, 1, 4), "one");
-    assert_false(br_shm_coll_may_publish(&a, 2)); /* b may still read an older epoch */
-    br_shm_coll_publish(&b, 1, 0, NULL, 0);
-    assert_true(br_shm_coll_may_publish(&a, 2));
+    assert_true(br_shm_coll_may_publish(&a, 2, sizeof large));
+    large_space = br_shm_coll_space(&a, 2);
     br_shm_coll_publish(&a, 2, 7, large, sizeof large);
     assert_memory_equal(br_shm_coll_data(&b, 0, 2, sizeof large), large, sizeof large);
-    assert_ptr_equal(br_shm_coll_space(&a, 2), br_shm_coll_data(&a, 0, 2, sizeof large));
-    assert_string_equal(br_shm_coll_data(&b, 0, 1, 4), "one"); /* until a publishes epoch 3 */
+    assert_ptr_equal(large_space, br_shm_coll_data(&a, 0, 2, sizeof large));
+    assert_string_equal(br_shm_coll_data(&b, 0, 1, 4), "one");
     br_shm_coll_close(&a);
     assert_int_equal(br_shm_coll_check(&b, 0, 2), 7);
     assert_true(br_shm_coll_ready(&b, 0, 2)); /* b keeps its own */
+    br_shm_coll_close(&b);
+}
+
+static void open_two(struct br_shm_coll *a, struct br_shm_coll *b)
+{
+    int fd;
+
+    assert_int_equal(br_shm_coll_create(a, 2, 0, &fd), 0);
+    assert_int_equal(br_shm_coll_attach(b, 2, 1, fd), 0);
+    close(fd);
+}
+
+/* Publishes epochs from *next on, of `bytes` bytes that say their epoch, while it may; returns the
+ * first that it may not. */
+static uint64_t run_ahead(struct br_shm_coll *coll, uint64_t next, size_t bytes)
+{
+    static uint8_t data[BR_SHM_COLL_BYTES];
+
+    for (; br_shm_coll_may_publish(coll, next, bytes); next++) {
+        memset(data, (int)next, bytes);
+        br_shm_coll_publish(coll, next, (uint16_t)next, data, bytes);
+    }
+    return next;
+}
+
+/* `coll` reads what rank 0 has published in [first, end), and publishes the same epochs. */
+static void follow(struct br_shm_coll *coll, uint64_t first, uint64_t end, size_t bytes)
+{
+    for (uint64_t epoch = first; epoch < end; epoch++) {
+        const uint8_t *data = br_shm_coll_data(coll, 0, epoch, bytes);
+
+        assert_true(br_shm_coll_ready(coll, 0, epoch));
+        assert_int_equal(br_shm_coll_check(coll, 0, epoch), (uint16_t)epoch);
+        assert_int_equal(data[0], (uint8_t)epoch);
+        assert_int_equal(data[bytes - 1], (uint8_t)epoch);
+        assert_true(br_shm_coll_may_publish(coll, epoch, 0));
+        br_shm_coll_publish(coll, epoch, 0, NULL, 0);
+    }
+}
+
+/* A rank that is ahead by all slots goes on when half of them have been read. */
+static void may_publish__until_the_slots_are_full(void **state)
+{
+    struct br_shm_coll a, b;
+    uint64_t next, read = 1;
+
+    (void)state;
+    open_two(&a, &b);
+    next = run_ahead(&a, 1, 8);
+    assert_int_equal(next, BR_SHM_COLL_DEPTH);
+    for (int lap = 0; lap < 5; lap++) {
+        uint64_t enough = next - BR_SHM_COLL_DEPTH / 2;
+
+        assert_int_equal(br_shm_coll_missing(&a, 1, next), read);
+        follow(&b, read, enough, 8);
+        assert_false(br_shm_coll_may_publish(&a, next, 8));
+        follow(&b, enough, enough + 1, 8);
+        read = enough + 1;
+        next = run_ahead(&a, next, 8);
+        assert_int_equal(next, enough + BR_SHM_COLL_DEPTH);
+    }
+    follow(&b, read, next, 8);
+    assert_int_equal(br_shm_coll_missing(&a, 1, next), next);
+    br_shm_coll_close(&a);
+    br_shm_coll_close(&b);
+}
+
+/* Whatever is given: bounded by the ring's bytes, and when all have published the epoch before,
+ * there is room. */
+static void may_publish__until_the_bytes_are_full(void **state)
+{
+    static const struct {
+        size_t window, bytes, ahead; /* how many epochs */
+    } cases[] = {{BR_SHM_COLL_BYTES, BR_SHM_COLL_BYTES, 2},
+                 {BR_SHM_COLL_BYTES, BR_SHM_COLL_BYTES / 2 + 1, 2},
+                 {BR_SHM_COLL_BYTES, BR_SHM_COLL_BYTES / 4, 8},
+                 {BR_SHM_COLL_BYTES, BR_SHM_COLL_BYTES / 64, BR_SHM_COLL_DEPTH - 1},
+                 {8192, 512, 32},
+                 {8192, 8192, 2},
+                 {8192, 9000, 2},
+                 {8192, BR_SHM_COLL_BYTES, 2}};
+    struct br_shm_coll a, b;
+    uint64_t next = 1, read;
+
+    (void)state;
+    open_two(&a, &b);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        a.window = cases[i].window;
+        for (size_t other = 0; other < sizeof cases / sizeof *cases; other++) {
+            read = next; /* all have been read, so there is room for one of any size */
+            next = run_ahead(&a, next, cases[other].bytes);
+            assert_true(next > read);
+            follow(&b, read, next, cases[other].bytes);
+            read = next;
+            next = run_ahead(&a, next, cases[i].bytes);
+            follow(&b, read, next, cases[i].bytes);
+            br_shm_coll_learn(&a, next - 1); /* the next one begins at a half */
+            read = next;
+            next = run_ahead(&a, next, cases[i].bytes);
+            assert_in_range(next - read, cases[i].ahead / 2, cases[i].ahead);
+            follow(&b, read, next, cases[i].bytes);
+        }
+    }
+    br_shm_coll_close(&a);
     br_shm_coll_close(&b);
 }
 
@@ -87,7 +191,8 @@ static uint32_t word(uint64_t epoch, uint32_t rank, uint32_t i)
  * br_shm_coll_may_publish(). */
 static int run_rank(int fd, uint32_t rank)
 {
-    uint32_t words[64], n;
+    static uint32_t words[BR_SHM_COLL_BYTES / 4];
+    uint32_t n;
     struct br_random random;
     struct br_shm_coll coll;
 
@@ -98,10 +203,10 @@ static int run_rank(int fd, uint32_t rank)
         uint32_t from = (uint32_t)((rank + epoch) % RANKS);
         const uint32_t *data;
 
-        n = 1 + (uint32_t)br_random_below(&random, 64);
+        n = 1 + (uint32_t)br_random_below(&random, epoch % 16 ? 64 : sizeof words / 4);
         for (uint32_t i = 0; i < n; i++)
             words[i] = word(epoch, rank, i);
-        while (!br_shm_coll_may_publish(&coll, epoch))
+        while (!br_shm_coll_may_publish(&coll, epoch, n * 4))
             sched_yield();
         br_shm_coll_publish(&coll, epoch, 0, words, n * 4);
         while (!br_shm_coll_ready(&coll, from, epoch))
@@ -140,6 +245,8 @@ int main(void)
         cmocka_unit_test(create__bad_numbers),
         cmocka_unit_test(attach__not_a_shm_coll),
         cmocka_unit_test(publish__is_read_by_others),
+        cmocka_unit_test(may_publish__until_the_slots_are_full),
+        cmocka_unit_test(may_publish__until_the_bytes_are_full),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),
     };
 

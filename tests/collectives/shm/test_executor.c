@@ -15,12 +15,14 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "collectives/comm/context.h"
 #include "collectives/engine/group.h"
 #include "protocol/worker.h"
 #include "tests/says.h"
 
-#define N 3
+#define N          3
+#define AHEAD_MOST 5000u /* elements */
 
 static struct br_shm_executor locals[N];
 static int32_t in[N][64], out[N][N * 64];
@@ -212,6 +214,192 @@ static void complete__every_collective(void **state)
     }
     assert_int_equal(locals[0].operations, BR_COLLECTIVES);
 }
+
+/* ---- ranks that run ahead -------------------------------------------------------------------- */
+
+static void call(int rank, struct br_operation *op)
+{
+    assert_true(br_shm_executor_begin(&locals[rank], op));
+    assert_int_equal(br_shm_executor_complete(&locals[rank], op), 1);
+}
+
+/* A root of broadcasts does not wait for the others until all slots are full; what it has given
+ * stays as it was. */
+static void ahead__until_the_slots_are_full(void **state)
+{
+    enum { AHEAD = BR_SHM_COLL_DEPTH - 1 };
+    struct br_operation op;
+    uint64_t sequence = 0;
+    char text[120];
+
+    (void)state;
+    for (; sequence < AHEAD; sequence++) {
+        in[0][0] = (int32_t)sequence;
+        op = make(0, BR_BROADCAST, 2, 0, sequence);
+        call(0, &op);
+    }
+    in[0][0] = 4711;
+    op = make(0, BR_BROADCAST, 2, 0, sequence);
+    assert_true(br_shm_executor_begin(&locals[0], &op)); /* it has the turn, and waits for room */
+    assert_int_equal(br_shm_executor_complete(&locals[0], &op), 0);
+    assert_int_equal(br_shm_executor_missing(&locals[0], &op), 1);
+    assert_says(br_shm_executor_name_waited(&locals[0], &op, text, sizeof text), "rank 1");
+    for (uint64_t s = 0; s < BR_SHM_COLL_DEPTH / 2; s++)
+        for (int r = 1; r < N; r++) {
+            struct br_operation theirs = make(r, BR_BROADCAST, 2, 0, s);
+
+            assert_int_equal(br_shm_executor_complete(&locals[0], &op), 0);
+            assert_int_equal(br_shm_executor_missing(&locals[0], &op), r);
+            call(r, &theirs);
+            assert_int_equal(out[r][0], (int32_t)s);
+        }
+    assert_int_equal(br_shm_executor_complete(&locals[0], &op), 1);
+    for (int r = 1; r < N; r++)
+        for (uint64_t s = BR_SHM_COLL_DEPTH / 2; s <= AHEAD; s++) {
+            struct br_operation theirs = make(r, BR_BROADCAST, 2, 0, s);
+
+            call(r, &theirs);
+            assert_int_equal(out[r][0], s < AHEAD ? (int32_t)s : 4711);
+        }
+}
+
+/* A call that waits for room and whose caller leaves goes on in the queue. */
+static void ahead__goes_on_in_the_queue(void **state)
+{
+    struct br_operation op, other;
+
+    (void)state;
+    for (uint64_t s = 0; s + 1 < BR_SHM_COLL_DEPTH; s++) {
+        op = make(1, BR_GATHER, 1, 0, s);
+        call(1, &op);
+    }
+    op = make(1, BR_GATHER, 1, 0, BR_SHM_COLL_DEPTH - 1);
+    assert_true(br_shm_executor_begin(&locals[1], &op));
+    assert_int_equal(br_shm_executor_complete(&locals[1], &op), 0);
+    br_shm_executor_go_on(&locals[1], &op);
+    assert_int_equal(br_shm_executor_step(&locals[1], 0), 0);
+    for (uint64_t s = 0; s < BR_SHM_COLL_DEPTH / 2; s++)
+        for (int r = 0; r < N; r += 2) {
+            other = make(r, BR_GATHER, 1, 0, s);
+            assert_true(br_shm_executor_begin(&locals[r], &other));
+            if (r) {
+                assert_int_equal(br_shm_executor_complete(&locals[2], &other), 1);
+                other = make(0, BR_GATHER, 1, 0, s);
+                assert_int_equal(br_shm_executor_complete(&locals[0], &other), 1);
+            }
+        }
+    assert_int_equal(br_shm_executor_step(&locals[1], 0), 1);
+    assert_ptr_equal(br_operation_pop(&locals[1].executor.ended), &op);
+}
+
+/* One that ends with an error while it waits for room leaves the turn to nobody who has published.
+ */
+static void ahead__give_up(void **state)
+{
+    struct br_operation op;
+
+    (void)state;
+    for (uint64_t s = 0; s + 1 < BR_SHM_COLL_DEPTH; s++) {
+        op = make(0, BR_SCATTER, 1, 0, s);
+        call(0, &op);
+    }
+    op = make(0, BR_SCATTER, 1, 0, BR_SHM_COLL_DEPTH - 1);
+    assert_true(br_shm_executor_begin(&locals[0], &op));
+    br_shm_executor_give_up(&locals[0]);
+    br_shm_executor_submit(&locals[0], &op);
+    assert_int_equal(br_shm_executor_step(&locals[0], 0), 0);
+    assert_int_equal(br_shm_executor_missing(&locals[0], NULL), 1);
+    assert_int_equal(locals[0].epoch, BR_SHM_COLL_DEPTH - 1);
+    br_shm_executor_fail(&locals[0], -ECANCELED, "enough", 0);
+    assert_int_equal(op.status, -ECANCELED);
+}
+
+/* A call that all ranks make: which one follows from its number. */
+static struct br_operation random_call(int rank, uint64_t sequence)
+{
+    static const enum br_collective rooted[2][2] = {{BR_BROADCAST, BR_SCATTER},
+                                                    {BR_REDUCE, BR_GATHER}};
+    struct br_random random;
+    uint64_t kind, count;
+    bool all;
+
+    br_random_seed(&random, sequence);
+    all = !br_random_below(&random, 150); /* an all-reduce holds up all ranks */
+    kind = br_random_below(&random, 50) ? sequence / 200 % 2 : br_random_below(&random, 2);
+    count = 1 + br_random_below(&random, br_random_below(&random, 4) ? 2 : 64);
+    if (sequence % 50 == 7)
+        count = AHEAD_MOST;
+    return make(rank, all ? BR_ALLREDUCE : rooted[kind][br_random_below(&random, 2)], count,
+                all ? 0 : (int)(sequence / 300 % N), sequence);
+}
+
+static int32_t ahead_in(int rank, uint64_t sequence, size_t i)
+{
+    return (int32_t)((uint32_t)rank * 7919u + (uint32_t)sequence * 104729u + (uint32_t)i);
+}
+
+static void check_ahead(const struct br_operation *op, int rank)
+{
+    const int32_t *recv = op->recv;
+    bool root = rank == op->root;
+
+    for (size_t i = 0; i < op->count; i++) {
+        int32_t sum = 0;
+
+        for (int r = 0; r < N; r++) {
+            sum = (int32_t)((uint32_t)sum + (uint32_t)ahead_in(r, op->sequence, i));
+            if (op->collective == BR_GATHER && root)
+                assert_int_equal(recv[(size_t)r * op->count + i], ahead_in(r, op->sequence, i));
+        }
+        if (op->collective == BR_ALLREDUCE || (op->collective == BR_REDUCE && root))
+            assert_int_equal(recv[i], sum);
+        if (op->collective == BR_BROADCAST)
+            assert_int_equal(recv[i], ahead_in(op->root, op->sequence, i));
+        if (op->collective == BR_SCATTER)
+            assert_int_equal(recv[i],
+                             ahead_in(op->root, op->sequence, (size_t)rank * op->count + i));
+    }
+}
+
+/* Any mix of collectives and roots, ranks by turns of any length: all results are right, and ranks
+ * are far ahead of each other. */
+static void ahead__mixed_calls(void **state)
+{
+    enum { CALLS = 4000 };
+    static int32_t send[N][N * AHEAD_MOST], recv[N][N * AHEAD_MOST];
+    struct br_operation ops[N];
+    uint64_t done[N] = {0}, ahead = 0;
+    struct br_random random;
+
+    (void)state;
+    br_random_seed(&random, 5);
+    locals[1].coll.window = BR_SHM_COLL_WINDOW;
+    while (done[0] < CALLS || done[1] < CALLS || done[2] < CALLS) {
+        int r = (int)br_random_below(&random, N);
+
+        for (uint64_t turn = br_random_below(&random, 200); turn && done[r] < CALLS; turn--) {
+            if (!locals[r].busy) {
+                ops[r] = random_call(r, done[r]);
+                ops[r].send = send[r];
+                ops[r].recv = recv[r];
+                for (size_t i = 0; i < N * ops[r].count; i++)
+                    send[r][i] = ahead_in(r, done[r], i);
+                assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+            }
+            if (!br_shm_executor_complete(&locals[r], &ops[r]))
+                break;
+            check_ahead(&ops[r], r);
+            memset(send[r], 0xee, N * ops[r].count * sizeof send[r][0]); /* the program's again */
+            done[r]++;
+        }
+        for (int other = 0; other < N; other++)
+            if (done[r] > done[other] && done[r] - done[other] > ahead)
+                ahead = done[r] - done[other];
+    }
+    assert_in_range(ahead, BR_SHM_COLL_DEPTH / 4, BR_SHM_COLL_DEPTH);
+}
+
+/* ---- several rounds -------------------------------------------------------------------------- */
 
 /* Ranks are complete after the second round; the next operation begins in the third. */
 static void complete__split(void **state)
@@ -637,6 +825,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(takes__by_size_and_name, open_segment, close_segment),
         cmocka_unit_test(set_limits__by_ranks_and_cores),
         cmocka_unit_test_setup_teardown(complete__every_collective, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(ahead__until_the_slots_are_full, open_segment,
+                                        close_segment),
+        cmocka_unit_test_setup_teardown(ahead__goes_on_in_the_queue, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(ahead__give_up, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(ahead__mixed_calls, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
