@@ -260,8 +260,7 @@ bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_tr
     rail = message_rail(peer, full, true);
     if (!rail || !may_number(peer, br_stream_of(t->tag)))
         return false;
-    /* a step of a collective sends to several peers: with the next poll, by one system call */
-    rail->link->alone = br_tag_class(t->tag) == BR_TAG_P2P;
+    rail->link->alone = t->alone;
     left = send_message(w, peer, rail, t);
     rail->link->alone = false;
     w->flush_due = w->flush_due || rail->device->unsent;

@@ -59,6 +59,9 @@ struct br_transfer {
     /* send, point to point: if it has to wait for READY it says so by ANNOUNCE. The first part of a
      * message */
     bool announces;
+    /* send: its owner has nothing else to send with it, so that a small one leaves at once and does
+     * not wait for the next poll, which sends all that is posted by one system call */
+    bool alone;
     /* send: 0, or the status with which it ends instead of moving when its READY has come */
     int refuse;
     void *owner; /* the caller's */

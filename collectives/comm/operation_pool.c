@@ -273,9 +273,9 @@ static int engine_executor_submit(struct br_executor *executor, struct br_operat
     return br_engine_submit(context->engine, op, now);
 }
 
-static int engine_executor_step(struct br_executor *executor, uint64_t now)
+/* Of the operations that have not reached the engine. */
+static void tell_oldest(struct br_context *context)
 {
-    struct br_context *context = context_of(executor);
     uint64_t oldest = UINT64_MAX;
 
     br_list_for_each (node, &context->executors) {
@@ -286,6 +286,19 @@ static int engine_executor_step(struct br_executor *executor, uint64_t now)
             oldest = order;
     }
     br_engine_set_oldest(context->engine, oldest);
+}
+
+void br_engine_executor_start(struct br_context *context, uint64_t now)
+{
+    tell_oldest(context);
+    br_engine_start(context->engine, now);
+}
+
+static int engine_executor_step(struct br_executor *executor, uint64_t now)
+{
+    struct br_context *context = context_of(executor);
+
+    tell_oldest(context);
     return br_engine_progress(context->engine, now);
 }
 

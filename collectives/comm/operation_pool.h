@@ -58,6 +58,8 @@ int br_comm_prepare_operation(struct br_operation *op);
 
 /* Makes the engine an executor, which ends every chain (executor.h). */
 void br_engine_executor_init(struct br_context *context);
+/* br_engine_start(), for operations that have been handed in. */
+void br_engine_executor_start(struct br_context *context, uint64_t now);
 
 /* Gives the operation its place in the order. */
 void br_comm_give_order(struct br_operation *op);

@@ -194,14 +194,24 @@ static bool is_message(const struct br_operation *op)
     return op->kind == BR_OPERATION_SEND || op->kind == BR_OPERATION_RECV;
 }
 
-/* Under the lock, after messages were handed in: ends what is done already. true: that is all there
- * is to do, so that no pass is needed (section 3). */
+/* May it be over without a look at the devices? A message, and what has one on most ranks. */
+static bool may_be_short(const struct br_operation *op)
+{
+    return is_message(op) ||
+           (op->kind == BR_OPERATION_COLLECTIVE && br_collective_rooted(op->collective));
+}
+
+/* Under the lock, after operations were handed in: ends what is done already. true: that is all
+ * there is to do, so that no pass is needed (section 3). */
 static bool progress_short(struct br_context *context, uint64_t now)
 {
-    if (now - context->passed >= PASS_AFTER || br_engine_is_due(context->engine) ||
-        !br_ring_idle(&context->submissions))
+    if (now - context->passed >= PASS_AFTER || !br_ring_idle(&context->submissions))
         return false;
     context->now = now;
+    if (br_engine_is_due(context->engine))
+        br_engine_executor_start(context, now);
+    if (br_engine_is_due(context->engine))
+        return false;
     end_operations(&context->engine_executor);
     if (context->ends_due)
         br_completion_show(context);
@@ -422,7 +432,7 @@ bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most)
     uint64_t until = most == UINT64_MAX ? UINT64_MAX : now + most;
 
     hand_in(op, locked, now);
-    if (locked && is_message(op) && progress_short(context, now) && is_reached(context, &goal)) {
+    if (locked && may_be_short(op) && progress_short(context, now) && is_reached(context, &goal)) {
         atomic_fetch_add(&context->caller_waits, 1);
         br_progress_unlock(context);
         return true;

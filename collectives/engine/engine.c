@@ -470,6 +470,11 @@ static int engine_step(struct br_engine *engine, uint64_t now)
     return n;
 }
 
+int br_engine_start(struct br_engine *engine, uint64_t now)
+{
+    return engine->worker->failed ? 0 : engine_step(engine, now);
+}
+
 /* Everything that is known is done, and posted. *posted: how much the pump has posted. */
 static int engine_serve(struct br_engine *engine, uint64_t now, int *posted)
 {

@@ -134,6 +134,11 @@ void br_engine_unreserve(struct br_engine *engine, const struct br_operation *op
  */
 int br_engine_progress(struct br_engine *engine, uint64_t now);
 
+/* The part of a pass that needs no device: starts what may start, for which small messages may leave
+ * and messages that are here may end, and does at most a quantum of local work. Returns as
+ * br_engine_progress(). */
+int br_engine_start(struct br_engine *engine, uint64_t now);
+
 /* Is there anything to do that waits neither for an event of a device nor for a time? */
 bool br_engine_is_due(const struct br_engine *engine);
 

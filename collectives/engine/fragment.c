@@ -11,6 +11,7 @@
 #include "collectives/engine/user_reduction.h"
 #include "collectives/schedule/type.h"
 
+#define FEW_SENDS     2u    /* tcp gathers more of them in one system call */
 #define LEAST_QUANTUM 4096u /* bytes of one source: less is all overhead */
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -115,6 +116,12 @@ static const void *source_address(const struct br_fragment *fragment,
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+/* Does the rank only send, and so little that messages leave one by one (note 7)? */
+static bool sends_alone(const struct br_schedule *schedule)
+{
+    return !schedule->n_recvs && schedule->n_sends <= FEW_SENDS;
+}
+
 static void fragment_post(struct br_engine *engine, struct br_fragment *fragment,
                           const struct br_step *step, struct br_fragment_step *rs)
 {
@@ -135,6 +142,7 @@ static void fragment_post(struct br_engine *engine, struct br_fragment *fragment
         t->total = br_block_count(op, step->sized_by, step->block) * br_type_size(op->type);
     t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
     t->traced = op->traced;
+    t->alone = op->alone && sends_alone(fragment->schedule);
     t->rendezvous = false;
     t->request = NULL;
     t->owner = rs;

@@ -158,6 +158,7 @@ static void p2p_post(struct br_engine *engine, struct br_operation *op, struct b
         .check = op->check,
         .total = op->count,
         .announces = is_send(op) && !part,
+        .alone = true,
         .owner = op,
     };
     p2p_start(engine, op, t);

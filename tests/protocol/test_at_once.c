@@ -131,6 +131,32 @@ static void send__over_a_network(void **state)
     }
 }
 
+/* The device sends a message at once whose owner has nothing else to send with it. */
+static void transfer__alone(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    for (int alone = 0; alone < 2; alone++) {
+        struct br_transfer t = {.tag = br_tag_collective(0, (uint64_t)alone, 0, 0),
+                                .peer = 1,
+                                .memory = data,
+                                .length = 8,
+                                .alone = alone};
+        const struct wire_frame *frame;
+
+        assert_int_equal(br_transfer_send(x.w, &t), 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+        assert_ptr_equal(br_worker_done(x.w), &t);
+        frame = wire_take(x.links[0], BR_MESSAGE_EAGER);
+        assert_non_null(frame);
+        assert_int_equal(frame->alone, alone);
+        assert_false(x.links[0]->link.alone);
+    }
+    wired_destroy(&x);
+}
+
 /* Two priorities within a while share the rails of a network, as those of transfers do. */
 static void send__shows_its_priority(void **state)
 {
@@ -317,11 +343,17 @@ static void look__another_message(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(send__leaves_as_any_other),   cmocka_unit_test(send__overtakes_nothing),
-        cmocka_unit_test(send__not_to_everybody),      cmocka_unit_test(send__over_a_network),
-        cmocka_unit_test(send__shows_its_priority),    cmocka_unit_test(receive__what_is_here),
-        cmocka_unit_test(await__not_everything),       cmocka_unit_test(await__several),
-        cmocka_unit_test(look__finds_what_is_awaited), cmocka_unit_test(look__another_message),
+        cmocka_unit_test(send__leaves_as_any_other),
+        cmocka_unit_test(send__overtakes_nothing),
+        cmocka_unit_test(send__not_to_everybody),
+        cmocka_unit_test(send__over_a_network),
+        cmocka_unit_test(transfer__alone),
+        cmocka_unit_test(send__shows_its_priority),
+        cmocka_unit_test(receive__what_is_here),
+        cmocka_unit_test(await__not_everything),
+        cmocka_unit_test(await__several),
+        cmocka_unit_test(look__finds_what_is_awaited),
+        cmocka_unit_test(look__another_message),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,8 +166,10 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
     wire_check((frame->rkey != NULL) ==
                    (frame->kind == BR_FRAME_DATA && wire->device.caps.needs_rkey),
                "a frame without a remote key, or with one too many");
-    *mine =
-        (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
+    *mine = (struct wire_frame){.link = link,
+                                .frame = *frame,
+                                .payload = allocate(frame->length + 1),
+                                .alone = link->link.alone};
     if (frame->inline_)
         memcpy(&mine->message, frame->inline_, sizeof mine->message);
     if (frame->rkey)

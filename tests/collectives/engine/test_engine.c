@@ -322,6 +322,33 @@ static void reserve__first_use_allocates_nothing(void **state)
     job_destroy(&job);
 }
 
+/* Without a look at the devices ranks end that only send, and one whose message is here. */
+static void start__ends_what_needs_no_device(void **state)
+{
+    struct call call = {.collective = BR_BROADCAST, .count = 4};
+    struct job job;
+
+    (void)state;
+    job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
+    call_run(&job, call); /* the connection is there */
+    call_create(&call, &job);
+    for (int r = 0; r < 2; r++) {
+        struct job_rank *rank = &job.ranks[r];
+
+        call_prepare(&call, &job, r);
+        while (r == 1 && !rank->worker->unexpected.n_used)
+            assert_true(job_step(&job));
+        job_submit(&job, r, &call.ops[r]);
+        assert_true(br_list_empty(&rank->ended));
+        assert_true(br_engine_start(rank->engine, br_sim_host_now(job.sim, r)) > 0);
+        assert_false(br_list_empty(&rank->ended));
+    }
+    job_run(&job, 4);
+    call_check(&call, &job);
+    call_destroy(&call, &job);
+    job_destroy(&job);
+}
+
 static void submit__refuses_what_cannot_run(void **state)
 {
     struct br_operation op = {
@@ -363,6 +390,7 @@ int main(void)
         cmocka_unit_test(persistent__restart_allocates_nothing),
         cmocka_unit_test(scratch__fits),
         cmocka_unit_test(reserve__first_use_allocates_nothing),
+        cmocka_unit_test(start__ends_what_needs_no_device),
         cmocka_unit_test(submit__refuses_what_cannot_run),
     };
 
