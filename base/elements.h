@@ -10,6 +10,8 @@
  *   WIDEN(raw), NARROW(v)   from RAW to VECTOR and back
  *   ADD(a, b), MULTIPLY(a, b), MIN(a, b), MAX(a, b)
  *   DIVIDE(v, divisor)      of the average
+ *   HALF                    for the floats of 16 bits
+ *   PAIRS                   for float16: GPUs compare two in a word
  *   TRUTH                   for the unsigned integers: their truth may be combined, too
  *   BITS                    for uint8: bits may be, of whatever type
  *
@@ -63,7 +65,10 @@ LARGER(double)
 #define TYPE       float16
 #define RAW        uint16_t
 #define VECTOR     float
+#define HALF
+#define PAIRS
 #include ELEMENT_LOOP
+#undef PAIRS
 #undef WIDEN
 #undef NARROW
 
@@ -73,6 +78,7 @@ LARGER(double)
 #define RAW        uint16_t
 #define VECTOR     float
 #include ELEMENT_LOOP
+#undef HALF
 #undef WIDEN
 #undef NARROW
 

@@ -107,8 +107,26 @@ static size_t wrong(enum braid_type type, enum braid_reduction op, const char *a
     return n;
 }
 
-/* Random bits in `n_src` arrays that begin `odd` bytes apart from a multiple of 16, the destination
- * `dst_odd`. */
+/* Random bits; but each fourth element is, of a float, a zero, infinite, or a NaN with a payload.
+ */
+static void fill(enum braid_type type, char *array, size_t bytes)
+{
+    static const uint16_t special[] = {0,      0x8000, 0x7c00, 0xfc00, 0x7c01, 0xfd55,
+                                       0x7f80, 0xff80, 0x7f81, 0xffaa, 0x7ff0, 0xfff1};
+    size_t size = br_type_size(type);
+
+    for (size_t i = 0; i < bytes; i++)
+        array[i] = (char)br_random_next(&numbers);
+    for (size_t i = 0; i < bytes && size > 1; i += size)
+        if (br_random_below(&numbers, 4) == 0) {
+            uint64_t kind = br_random_below(&numbers, sizeof special / sizeof *special);
+
+            memset(array + i, 0, size);
+            memcpy(array + i + size - 2, &special[kind], 2);
+        }
+}
+
+/* `n_src` arrays that begin `odd` bytes apart from a multiple of 16, the destination `dst_odd`. */
 static int check_one(enum braid_type type, enum braid_reduction op, int n_src, size_t count,
                      unsigned odd, unsigned dst_odd)
 {
@@ -116,27 +134,27 @@ static int check_one(enum braid_type type, enum braid_reduction op, int n_src, s
     size_t bytes = count * br_type_size(type);
     const void *on_host[SOURCES], *on_gpu[SOURCES];
     char *dst = arrays[SOURCES] + dst_odd;
-    int rc;
+    int divisor = 1 + (int)br_random_below(&numbers, 100), rc;
 
     for (int s = 0; s < n_src; s++) {
-        for (size_t i = 0; i < bytes; i++)
-            host[s][i] = (char)br_random_next(&numbers);
+        fill(type, host[s], bytes);
         on_host[s] = host[s];
         on_gpu[s] = arrays[s] + (size_t)s * odd;
         if (cuda->copy((uintptr_t)on_gpu[s], (uintptr_t)host[s], bytes) != BR_CUDA_SUCCESS)
             return br_error(EIO, "cannot copy to the GPU");
     }
-    rc = br_reduce(type, op, expected, on_host, n_src, count, n_src);
+    rc = br_reduce(type, op, expected, on_host, n_src, count, divisor);
     if (!rc)
-        rc = submit(type, op, dst, on_gpu, n_src, bytes, n_src);
+        rc = submit(type, op, dst, on_gpu, n_src, bytes, divisor);
     if (!rc)
         rc = wait_for_all();
     if (!rc && cuda->copy((uintptr_t)got, (uintptr_t)dst, bytes) != BR_CUDA_SUCCESS)
         rc = br_error(EIO, "cannot copy from the GPU");
     if (!rc && wrong(type, op, got, expected, bytes))
-        rc = br_error(EIO, "%s %s of %d arrays of %zu elements: %zu are wrong (offsets %u and %u)",
-                      br_type_name(type), br_reduction_name(op), n_src, count,
-                      wrong(type, op, got, expected, bytes), odd, dst_odd);
+        rc = br_error(
+            EIO, "%s %s of %d arrays of %zu elements, by %d: %zu are wrong (offsets %u and %u)",
+            br_type_name(type), br_reduction_name(op), n_src, count, divisor,
+            wrong(type, op, got, expected, bytes), odd, dst_odd);
     return rc;
 }
 

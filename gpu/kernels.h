@@ -12,6 +12,9 @@
 /* In one pass; the argument of a kernel has to stay below CUDA's 4,096 bytes. */
 #define BR_GPU_SOURCES 256
 
+/* The largest divisor of an average; see br_gpu_average(). */
+#define BR_GPU_DIVISOR 65536
+
 /*
  * The one argument of every kernel. dst[i] = (...(src[0][i] op src[1][i]) ...), i in [0, bytes /
  * element size). dst may be equal to one or more of the sources and must not overlap one in any
@@ -21,7 +24,7 @@ struct br_gpu_reduction {
     char *dst;
     uint64_t bytes;  /* of each array: whole elements */
     int32_t n_src;   /* 1 to BR_GPU_SOURCES */
-    int32_t divisor; /* of the average, > 0; the other kernels ignore it */
+    int32_t divisor; /* of the average, 1 to BR_GPU_DIVISOR; the other kernels ignore it */
     const char *src[BR_GPU_SOURCES];
 };
 

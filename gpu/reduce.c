@@ -136,8 +136,9 @@ int br_reducer_submit(const struct br_reducer *r, struct CUstream_st *stream, en
     if (arrays->n_src < 1 || arrays->n_src > BR_GPU_SOURCES)
         return br_error(EINVAL, "reduce: %d sources; a GPU takes 1 to %d at once", arrays->n_src,
                         BR_GPU_SOURCES);
-    if (arrays->divisor < 0)
-        return br_error(EINVAL, "reduce: the divisor %d is negative", arrays->divisor);
+    if (arrays->divisor < 0 || arrays->divisor > BR_GPU_DIVISOR)
+        return br_error(EINVAL, "reduce: a GPU divides by 1 to %d, not by %d", BR_GPU_DIVISOR,
+                        arrays->divisor);
     if (!arrays->bytes)
         return 0;
     if (op == BRAID_AVG && !arrays->divisor)

@@ -2,6 +2,7 @@
 /* The reduction kernels of kernels.h, for nvcc. All their arithmetic is in headers that the tests
  * compile for the CPU too. */
 #include "gpu/kernels.h"
+#include "gpu/halves.h"
 #include "gpu/words.h"
 
 #define INLINE static __forceinline__ __device__

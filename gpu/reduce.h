@@ -52,7 +52,7 @@ void br_reducer_abandon(struct br_reducer *reducer);
  * other way. Any alignment is allowed; it is fastest where dst is aligned to its elements. The GPU
  * reaches all addresses, and the arrays stay as they are until the stream has done the reduction.
  * divisor: as for br_reduce(): the divisor of BRAID_AVG in the call that completes the value, 0
- * before; with 0 an average makes the sum. *arrays is copied.
+ * before; with 0 an average makes the sum; at most BR_GPU_DIVISOR. *arrays is copied.
  *
  * Returns 0, or a negative errno with a message; then nothing was put into the stream. -EINVAL:
  * type, reduction, number of sources (1 to BR_GPU_SOURCES) or divisor out of range; otherwise the

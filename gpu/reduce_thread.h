@@ -38,9 +38,13 @@ INLINE VECTOR NAME(combine)(enum braid_reduction reduction, VECTOR a, VECTOR b)
 
 INLINE VECTOR NAME(finish)(enum braid_reduction reduction, VECTOR v, int divisor)
 {
-    if (reduction == BRAID_AVG)
-        return DIVIDE(v, divisor);
-    return v;
+    if (reduction != BRAID_AVG)
+        return v;
+#ifdef HALF
+    return br_gpu_average(v, divisor);
+#else
+    return DIVIDE(v, divisor);
+#endif
 }
 
 INLINE VECTOR NAME(load)(const char *p)
@@ -70,10 +74,83 @@ INLINE void NAME(fetch)(struct br_gpu_words *out, const char *p, uint64_t stride
         out[u] = br_gpu_load(p + u * stride);
 }
 
-/* Element i of words. */
+/*
+ * What a thread has combined so far of 16 bytes: elements; of float16, for minimum and maximum, the
+ * pairs as they lie in memory. Only one of them is used, the other takes no registers.
+ */
+struct NAME(partial) {
+    VECTOR v[PER_STEP];
+    struct br_gpu_words pairs;
+};
+
+INLINE bool NAME(in_pairs)(enum braid_reduction reduction)
+{
+#ifdef PAIRS
+    return reduction == BRAID_MIN || reduction == BRAID_MAX;
+#else
+    (void)reduction;
+    return false;
+#endif
+}
+
+/* Element i of words, for sums and products where the type has PAIRS. */
 INLINE VECTOR NAME(take)(const struct br_gpu_words *words, size_t i)
 {
-    return NAME(load)((const char *)words->word + i * sizeof(RAW));
+    RAW raw;
+
+    memcpy(&raw, (const char *)words->word + i * sizeof raw, sizeof raw);
+#ifdef PAIRS
+    return br_gpu_float_of_half(raw);
+#else
+    return WIDEN(raw);
+#endif
+}
+
+INLINE void NAME(begin)(enum braid_reduction reduction, struct NAME(partial) * partial,
+                        const struct br_gpu_words *words)
+{
+    if (NAME(in_pairs)(reduction)) {
+        partial->pairs = *words;
+        return;
+    }
+    for (unsigned i = 0; i < PER_STEP; i++)
+        partial->v[i] = NAME(take)(words, i);
+}
+
+INLINE void NAME(add)(enum braid_reduction reduction, struct NAME(partial) * partial,
+                      const struct br_gpu_words *words)
+{
+    if (NAME(in_pairs)(reduction)) {
+        for (unsigned i = 0; i < BR_GPU_WORDS; i++)
+            partial->pairs.word[i] =
+                br_gpu_extreme_pair(reduction == BRAID_MAX, partial->pairs.word[i], words->word[i]);
+        return;
+    }
+    for (unsigned i = 0; i < PER_STEP; i++)
+        partial->v[i] = NAME(combine)(reduction, partial->v[i], NAME(take)(words, i));
+}
+
+INLINE struct br_gpu_words NAME(end)(enum braid_reduction reduction,
+                                     const struct NAME(partial) * partial, int divisor)
+{
+    struct br_gpu_words words;
+
+    if (NAME(in_pairs)(reduction)) {
+        for (unsigned i = 0; i < BR_GPU_WORDS; i++)
+            words.word[i] = br_gpu_quiet_pair(partial->pairs.word[i]);
+        return words;
+    }
+    for (unsigned i = 0; i < PER_STEP; i++) {
+        VECTOR v = NAME(finish)(reduction, partial->v[i], divisor);
+#ifdef PAIRS
+        RAW raw = br_gpu_half_of_float(v);
+#else
+        RAW raw = NARROW(v);
+#endif
+
+        memcpy((char *)words.word + i * sizeof raw, &raw, sizeof raw);
+    }
+    return words;
 }
 
 /* `unroll` words of each source from byte `at` on, `stride` bytes between them. */
@@ -81,31 +158,24 @@ INLINE void NAME(words)(enum braid_reduction reduction, const struct br_gpu_redu
                         uint64_t at, uint64_t stride, unsigned unroll)
 {
     struct br_gpu_words now[UNROLL], next[UNROLL];
-    VECTOR v[UNROLL][PER_STEP];
+    struct NAME(partial) partial[UNROLL];
 
     NAME(fetch)(now, r->src[0] + at, stride, unroll);
     /* A single source is read a second time and not used, so that `next` always holds something. */
     NAME(fetch)(next, r->src[r->n_src > 1] + at, stride, unroll);
     for (unsigned u = 0; u < unroll; u++)
-        for (unsigned i = 0; i < PER_STEP; i++)
-            v[u][i] = NAME(take)(&now[u], i);
+        NAME(begin)(reduction, &partial[u], &now[u]);
     for (int s = 1; s < r->n_src; s++) {
         for (unsigned u = 0; u < unroll; u++)
             now[u] = next[u];
         if (s + 1 < r->n_src)
             NAME(fetch)(next, r->src[s + 1] + at, stride, unroll);
         for (unsigned u = 0; u < unroll; u++)
-            for (unsigned i = 0; i < PER_STEP; i++)
-                v[u][i] = NAME(combine)(reduction, v[u][i], NAME(take)(&now[u], i));
+            NAME(add)(reduction, &partial[u], &now[u]);
     }
-    for (unsigned u = 0; u < unroll; u++) {
-        for (unsigned i = 0; i < PER_STEP; i++) {
-            RAW raw = NARROW(NAME(finish)(reduction, v[u][i], r->divisor));
-
-            memcpy((char *)now[u].word + i * sizeof raw, &raw, sizeof raw);
-        }
-        *(struct br_gpu_words *)(r->dst + at + u * stride) = now[u];
-    }
+    for (unsigned u = 0; u < unroll; u++)
+        *(struct br_gpu_words *)(r->dst + at + u * stride) =
+            NAME(end)(reduction, &partial[u], r->divisor);
 }
 
 INLINE void NAME(thread)(enum braid_reduction reduction, const struct br_gpu_reduction *r,

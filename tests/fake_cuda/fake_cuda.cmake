@@ -6,6 +6,7 @@ list(FILTER fake_cuda_sources EXCLUDE REGEX "/(kernels_on_host|fresh)\\.c$")
 add_library(br_host_kernels STATIC ${CMAKE_CURRENT_LIST_DIR}/kernels_on_host.c)
 # Hidden: a test that has them and the library each use their own.
 set_target_properties(br_host_kernels PROPERTIES C_VISIBILITY_PRESET hidden)
+target_link_libraries(br_host_kernels PUBLIC m)
 target_include_directories(br_host_kernels PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
 add_library(braid_fake_cuda SHARED ${fake_cuda_sources})
 set_target_properties(braid_fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

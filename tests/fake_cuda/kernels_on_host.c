@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/fake_cuda/kernels_on_host.h"
 
+#include "gpu/halves.h"
 #include "gpu/words.h"
 
 #define INLINE static inline __attribute__((always_inline))

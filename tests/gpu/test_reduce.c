@@ -133,6 +133,7 @@ static void br_reducer_submit__refuses(void **state)
     assert_int_equal(submit(BRAID_SUM, BR_GPU_SOURCES + 1, BYTES, 0), -EINVAL);
     assert_non_null(strstr(br_error_message(), "256"));
     assert_int_equal(submit(BRAID_AVG, 2, BYTES, -1), -EINVAL);
+    assert_int_equal(submit(BRAID_AVG, 2, BYTES, BR_GPU_DIVISOR + 1), -EINVAL);
 }
 
 static void fail_from_now(const char *symbol, br_cuda_result result)

@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "collectives/engine/reduce.h"
 #include "collectives/schedule/type.h"
+#include "gpu/halves.h"
 #include "gpu/words.h"
 #include "tests/fake_cuda/kernels_on_host.h"
 
@@ -166,6 +167,59 @@ static void kernels__destination_is_a_source(void **state)
     }
 }
 
+/* Every float16 and bfloat16, and sums of several, by numbers of ranks. */
+static void averages__are_rounded_correctly(void **state)
+{
+    (void)state;
+    for (int divisor = 1; divisor <= BR_GPU_DIVISOR; divisor += divisor < 64 ? 1 : 5003)
+        for (uint32_t bits = 0; bits < 65536; bits++) {
+            uint16_t other = (uint16_t)br_random_next(&numbers);
+            float half = br_float_of_half((uint16_t)bits),
+                  bfloat = br_float_of_bfloat((uint16_t)bits);
+            const float sums[] = {half, half + br_float_of_half(other), bfloat,
+                                  bfloat + br_float_of_bfloat(other)};
+
+            for (int i = 0; i < 4; i++) {
+                float expected = sums[i] / (float)divisor;
+                float average = br_gpu_average(sums[i], divisor);
+
+                if (memcmp(&average, &expected, sizeof expected) != 0 &&
+                    !(isnan(average) && isnan(expected)))
+                    fail_msg("%a / %d: %a instead of %a", (double)sums[i], divisor, (double)average,
+                             (double)expected);
+            }
+        }
+}
+
+/* Every float16 with those where something changes, and with others. */
+static void pairs__are_compared_like_elements(void **state)
+{
+    static const uint16_t others[] = {0,      0x8000, 1,      0x8001, 0x3ff,  0x400,  0x7bff,
+                                      0xfbff, 0x7c00, 0xfc00, 0x7c01, 0xfc01, 0x7e00, 0xffff};
+    const size_t count = sizeof others / sizeof *others;
+
+    (void)state;
+    for (uint32_t bits = 0; bits < 65536; bits++)
+        for (size_t i = 0; i < 2 * count; i++) {
+            uint16_t other = i < count ? others[i] : (uint16_t)br_random_next(&numbers);
+            const uint16_t low[] = {(uint16_t)bits, other}, high[] = {other, (uint16_t)bits};
+            const void *const src[] = {low, high};
+
+            for (int larger = 0; larger < 2; larger++) {
+                uint32_t pair = br_gpu_quiet_pair(br_gpu_extreme_pair(
+                    larger, low[0] | (uint32_t)low[1] << 16, high[0] | (uint32_t)high[1] << 16));
+                uint16_t expected[2];
+
+                assert_int_equal(br_reduce(BRAID_FLOAT16, larger ? BRAID_MAX : BRAID_MIN, expected,
+                                           src, 2, 2, 0),
+                                 0);
+                if (pair != (expected[0] | (uint32_t)expected[1] << 16))
+                    fail_msg("%s of %#x and %#x: %#x", larger ? "maximum" : "minimum", low[0],
+                             high[0], pair);
+            }
+        }
+}
+
 /* A page with none before and none behind it. */
 static char *lone_page(size_t page)
 {
@@ -249,6 +303,8 @@ int main(void)
         cmocka_unit_test(kernels__at_any_address),
         cmocka_unit_test(kernels__average_of_one),
         cmocka_unit_test(kernels__destination_is_a_source),
+        cmocka_unit_test(averages__are_rounded_correctly),
+        cmocka_unit_test(pairs__are_compared_like_elements),
         cmocka_unit_test(kernels__touch_nothing_outside),
         cmocka_unit_test(br_gpu_middle__leaves_only_edges),
         cmocka_unit_test(br_gpu_middle__reads_within_the_sources),
