@@ -11,14 +11,16 @@
  *    looks at `sleep` afterwards. With a full fence on both sides at least one of them sees the
  *    other.
  * 4. Peers must run under our uid (SO_PEERCRED): others are refused and counted. A peer sees of our
- *    memory what is passed to it as a sealed memfd (segment.h), and nothing else; no process reads
- *    another one by its pid, so Yama's ptrace_scope does not matter.
+ *    memory what is passed to it as a sealed memfd (segment.h), and what we ask it to read from
+ *    our process (ways.h): if the kernel does not let it (Yama's ptrace_scope, a filter of system
+ *    calls, name spaces), the bytes go through the pipe.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -110,6 +112,11 @@ static int shm_device_device_open(const struct br_device_config *config, struct 
     br_list_init(&device->closed_maps);
     shm_device_describe(device, br_transport_get("shm"));
     device->links = calloc(config->max_links, sizeof(struct br_shm_link *));
+    if (getrandom(&device->token, sizeof device->token, 0) != (ssize_t)sizeof device->token) {
+        rc = br_error(errno, "getrandom: %s", strerror(errno));
+        shm_device_device_close(&device->base);
+        return br_error_prefix(rc, NAME ": ");
+    }
     rc = device->links ? br_pool_init(&device->maps, sizeof(struct br_shm_map),
                                       config->max_links * BR_INBOX_DATA)
                        : br_error(ENOMEM, "no memory");

@@ -31,6 +31,7 @@ enum br_inbox_source {
     BR_SOURCE_SEGMENT, /* at `address` of the writer's segment `segment_id`, announced as number
                           `segment` */
     BR_SOURCE_PIPE,    /* comes through the pipe */
+    BR_SOURCE_DIRECT,  /* at `address` of the writer's process, whom `token` identifies */
 };
 
 /* One frame, as it stands in the ring. */
@@ -45,7 +46,9 @@ struct br_inbox_cell {
     uint32_t segment_id;
     uint16_t segment;
     uint16_t ticket;
-    uint8_t unused[48];
+    uint64_t token_address, token; /* BR_SOURCE_DIRECT */
+    uint8_t measured;              /* 1: the writer asks what it takes (br_inbox_header.took) */
+    uint8_t unused[31];
 };
 static_assert(sizeof(struct br_inbox_cell) == 128, "a cell is two cache lines");
 
@@ -60,6 +63,10 @@ enum br_inbox_sleep {
     BR_STARVED, /* and it had no message ticket left: wake it for returned message tickets, too */
 };
 
+/* What the reader says of a DATA frame when it returns the ticket (br_inbox_header.took). */
+#define BR_TOOK_UNKNOWN 0u         /* it was not wanted, or is none of those that are measured */
+#define BR_TOOK_REFUSED UINT32_MAX /* the kernel does not let it read that: post it otherwise */
+
 /* A region of the writer's that the reader reads and writes in place. */
 struct br_inbox_shared {
     _Atomic uint64_t id; /* br_region.id + 1; 0: none, or not any more */
@@ -73,6 +80,9 @@ struct br_inbox_header {
     _Alignas(64) _Atomic uint32_t closed;
     _Alignas(64) _Atomic uint64_t pipe_written;
     _Alignas(64) _Atomic uint64_t pipe_read;
+    /* ns for which the reader was busy with a frame through the pipe or read directly, or
+     * BR_TOOK_*; by DATA ticket, written before the ticket is returned */
+    _Alignas(64) _Atomic uint32_t took[BR_INBOX_DATA];
     /* entries of `shared` that have ever been used are below; the writer sets it */
     _Alignas(64) _Atomic uint32_t n_shared;
     _Alignas(64) struct br_inbox_shared shared[BR_SHM_SEGMENTS]; /* by number of the segment */

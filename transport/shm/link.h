@@ -5,6 +5,7 @@
  *   device.c        operations table, open and close, accept, poll, sleeping
  *   link.c          a link's life: connect, handshake, packets, failure, close
  *   post.c          frames out: tickets, cells, the pipe, SENT
+ *   ways.c          which way payload goes that lies in no segment
  *   receive.c       frames in: cells, message buffers, maps
  *   receive_data.c  how the bytes of a DATA frame arrive here
  *   mapping.c       segments: announced to peers, mapped from peers
@@ -24,6 +25,7 @@
 #include "transport/shm/inbox.h"
 #include "transport/shm/shm.h"
 #include "transport/shm/socket.h"
+#include "transport/shm/ways.h"
 #include "transport/transport.h"
 
 #define BR_SHM_POLL_EVENTS 64
@@ -34,6 +36,7 @@ struct br_shm_device {
     struct br_device base;
     const struct br_device_config *config;
     char socket_name[BR_SOCKET_NAME];
+    uint64_t token; /* who reads our memory by our pid compares it; beside what never changes */
     int listener, epoll;
     struct br_shm_link **links; /* [config.max_links], NULL: free */
     uint32_t n_links, top;      /* in use; all used indexes are below top */
@@ -48,6 +51,8 @@ struct br_shm_device {
     uint32_t n_data;            /* DATA events of this poll */
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
     bool logged_full;                                     /* each downgrade is logged once */
+    /* a piece of a frame that was read directly, until a slot's reducer has combined it */
+    uint8_t piece[BR_INBOX_PIECE];
 };
 
 /* A segment of a peer, mapped here. */
@@ -82,6 +87,10 @@ struct br_shm_posted {
     uint32_t length;
     bool used;
     bool piping; /* not all of payload is in the pipe yet */
+    struct br_ways_frame way;
+    /* of the frame, should the peer not be able to read it directly */
+    uint32_t slot, offset;
+    uint8_t inline_[BR_FRAME_INLINE];
 };
 
 /* A message that the protocol holds. */
@@ -96,9 +105,10 @@ struct br_shm_arriving {
     enum br_inbox_source source;
     uint32_t length, slot, offset, done;
     /* bytes that are moved at least: 1, or a granule where the slot's reducer takes them out of
-     * the pipe */
+     * the pipe or as they were read directly */
     uint32_t unit;
-    uint64_t address;
+    uint64_t started; /* ns; 0: nobody measures */
+    uint64_t address, token_address, token;
     uint32_t segment, segment_id;
     uint32_t ticket;
     uint8_t inline_[BR_FRAME_INLINE];
@@ -147,6 +157,7 @@ struct br_shm_link {
     uint32_t piping_head, piping_tail, piping_done;
     uint64_t pipe_written;
     uint64_t announced[BR_SHM_SEGMENTS]; /* region id + 1, 0: free */
+    struct br_ways ways;
 
     /* br_shm_link_take_fd(). */
     struct {
@@ -187,8 +198,8 @@ int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int m
 bool br_shm_receive_pending(const struct br_shm_link *link);
 int br_shm_release(struct br_device *device, struct br_link *link, void *buffer);
 
-/* receive_data.c: goes on with link->arriving. 1: all there; 0: later; -errno with a message. Takes
- * what it moved off *window. */
+/* receive_data.c: goes on with link->arriving. 1: all there; 0: later; -EACCES: the kernel does not
+ * let us read it; another -errno with a message. Takes what it moved off *budget. */
 int br_shm_receive_data(struct br_shm_link *link, uint32_t *budget, struct br_event *event);
 bool br_shm_receive_data_pending(const struct br_shm_link *link);
 

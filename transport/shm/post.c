@@ -7,12 +7,15 @@
  *    looked at, so that a ping-pong touches one cache line each way.
  * 2. Payload of a message is copied into the peer's message area here, so its SENT is due at once.
  * 3. Payload of a DATA frame in a segment is only described. Other payload goes through the pipe,
- *    as much as fits at once and the rest when the peer has made room, and is counted as copied.
+ *    as much as fits at once and the rest when the peer has made room, and is counted as copied. Or
+ *    the peer reads it from where it lies: which of the two, ways.c knows. What the kernel does not
+ *    let the peer read comes back and goes through the pipe, as all that follows.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/shm/link.h"
@@ -71,9 +74,10 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
     return true;
 }
 
-/* Where the peer will find the payload (enum br_inbox_source); -EAGAIN: post it later. */
+/* Where the peer will find the payload (enum br_inbox_source), and in *way what is to be known of
+ * that later; -EAGAIN: post it later. */
 static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
-                         struct br_inbox_cell *cell)
+                         struct br_inbox_cell *cell, struct br_ways_frame *way)
 {
     int number = frame->region ? br_shm_announce(link, frame->region) : -ENOENT;
 
@@ -84,17 +88,47 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
         cell->segment = (uint16_t)number;
         return BR_SOURCE_SEGMENT;
     }
-    return number == -EAGAIN ? -EAGAIN : BR_SOURCE_PIPE;
+    if (number == -EAGAIN)
+        return -EAGAIN;
+    /* at first the pipe has no pages, and whoever writes there waits for the kernel */
+    if (frame->length < BR_WAYS_LEAST || link->ways.refused || link->pipe_written < BR_INBOX_PIPE)
+        return BR_SOURCE_PIPE;
+    *way = br_ways_post(&link->ways, frame->length);
+    if (way->measured)
+        way->posted = br_clock_now();
+    if (way->way == BR_WAY_PIPE)
+        return BR_SOURCE_PIPE;
+    cell->address = (uintptr_t)frame->payload;
+    cell->token_address = (uintptr_t)&br_shm_device(&link->base)->token;
+    cell->token = br_shm_device(&link->base)->token;
+    return BR_SOURCE_DIRECT;
+}
+
+/* Fills in the rest of the cell of a DATA frame that has its ticket, and publishes it. */
+static void shm_post_publish(struct br_shm_link *link, const struct br_frame *frame,
+                             enum br_inbox_source source, uint16_t ticket, bool measured)
+{
+    struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
+
+    if (source == BR_SOURCE_PIPE)
+        link->piping[link->piping_tail++ % BR_INBOX_DATA] = ticket;
+    shm_post_fill(cell, frame, source);
+    cell->slot = frame->slot;
+    cell->offset = frame->offset;
+    cell->ticket = ticket;
+    cell->measured = measured;
+    br_inbox_publish(cell, link->out_position++);
 }
 
 static bool shm_post_data(struct br_shm_link *link, const struct br_frame *frame)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
+    struct br_ways_frame way = {0};
     struct br_shm_posted *posted;
     uint16_t ticket;
     int source;
 
-    source = link->n_free_data ? choose_source(link, frame, cell) : -EAGAIN;
+    source = link->n_free_data ? choose_source(link, frame, cell, &way) : -EAGAIN;
     if (source < 0)
         return false;
     ticket = link->free_data[--link->n_free_data];
@@ -103,14 +137,13 @@ static bool shm_post_data(struct br_shm_link *link, const struct br_frame *frame
                                      .payload = frame->payload,
                                      .length = frame->length,
                                      .used = true,
-                                     .piping = source == BR_SOURCE_PIPE};
-    if (source == BR_SOURCE_PIPE)
-        link->piping[link->piping_tail++ % BR_INBOX_DATA] = ticket;
-    shm_post_fill(cell, frame, (enum br_inbox_source)source);
-    cell->slot = frame->slot;
-    cell->offset = frame->offset;
-    cell->ticket = ticket;
-    br_inbox_publish(cell, link->out_position++);
+                                     .piping = source == BR_SOURCE_PIPE,
+                                     .way = way,
+                                     .slot = frame->slot,
+                                     .offset = frame->offset};
+    if (source == BR_SOURCE_DIRECT && frame->inline_)
+        memcpy(posted->inline_, frame->inline_, BR_FRAME_INLINE);
+    shm_post_publish(link, frame, (enum br_inbox_source)source, ticket, way.measured);
     return true;
 }
 
@@ -134,10 +167,13 @@ static void pipe_out(struct br_shm_link *link)
         struct br_shm_posted *posted = &link->posted[ticket - link->out.message_buffers];
         uint32_t at = (uint32_t)link->pipe_written % BR_INBOX_PIPE;
         uint32_t n = posted->length - link->piping_done;
+        uint64_t began;
 
         n = n < room ? n : room;
         n = n < BR_INBOX_PIECE ? n : BR_INBOX_PIECE;
+        began = posted->way.measured ? br_clock_now() : 0;
         memcpy(link->out.pipe + at, posted->payload + link->piping_done, n);
+        posted->way.worked += began ? br_clock_now() - began : 0;
         link->pipe_written += n;
         /* A piece at a time, so that the peer reads while we go on writing. */
         atomic_store_explicit(&link->out.header->pipe_written, link->pipe_written,
@@ -202,11 +238,45 @@ static bool wants_returns(const struct br_shm_link *link)
            link->n_free_messages <= link->out.message_buffers / 2;
 }
 
+/* A DATA frame has returned whose way is measured. Returns false when the peer could not read it:
+ * then it is posted again, with its ticket. */
+static bool shm_post_measured(struct br_shm_link *link, struct br_shm_posted *posted,
+                              uint16_t ticket)
+{
+    uint32_t took = atomic_load_explicit(
+        &link->out.header->took[ticket - link->out.message_buffers], memory_order_relaxed);
+    bool refused = took == BR_TOOK_REFUSED && posted->way.way == BR_WAY_DIRECT;
+    bool known = posted->way.measured && took != BR_TOOK_UNKNOWN && !refused;
+    struct br_frame again;
+
+    posted->way.worked += known ? took : 0;
+    br_ways_returned(&link->ways, &posted->way, known ? posted->length : 0,
+                     posted->way.measured ? br_clock_now() : 0);
+    posted->way = (struct br_ways_frame){0};
+    if (!refused)
+        return true;
+    if (!link->ways.refused)
+        br_log_info("%s to %s: its process cannot read this one's memory, which is therefore "
+                    "copied twice",
+                    link->base.device->name, link->base.peer_name);
+    link->ways.refused = true;
+    posted->piping = true;
+    again = (struct br_frame){.kind = BR_FRAME_DATA,
+                              .length = posted->length,
+                              .slot = posted->slot,
+                              .offset = posted->offset,
+                              .inline_ = posted->inline_};
+    shm_post_publish(link, &again, BR_SOURCE_PIPE, ticket, false);
+    link->wake_due = BR_ASLEEP;
+    return false;
+}
+
 /* Takes one returned ticket, already read; a forged one fails the link. true: a frame with *cookie
  * is SENT. */
 static bool shm_post_collect(struct br_shm_link *link, uint32_t ticket, uint64_t *cookie)
 {
     uint32_t first = link->out.message_buffers;
+    struct br_shm_posted *posted;
 
     if (ticket < first && link->message_out[ticket]) {
         link->message_out[ticket] = false;
@@ -218,9 +288,12 @@ static bool shm_post_collect(struct br_shm_link *link, uint32_t ticket, uint64_t
         br_shm_link_fail(link, EPROTO, "the peer returned ticket %u, which is not out", ticket);
         return false;
     }
-    link->posted[ticket - first].used = false;
+    posted = &link->posted[ticket - first];
+    if (posted->way.burst && !shm_post_measured(link, posted, (uint16_t)ticket))
+        return false;
+    posted->used = false;
     link->free_data[link->n_free_data++] = (uint16_t)ticket;
-    *cookie = link->posted[ticket - first].cookie;
+    *cookie = posted->cookie;
     return *cookie != 0;
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "transport/shm/link.h"
 
@@ -34,7 +35,7 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
 
     if (kind == BR_FRAME_DATA && !link->base.authenticated)
         return br_error(EPROTO, "placed frame on a link that is not trusted yet");
-    if (kind == BR_FRAME_DATA && source >= BR_SOURCE_SEGMENT && source <= BR_SOURCE_PIPE &&
+    if (kind == BR_FRAME_DATA && source >= BR_SOURCE_SEGMENT && source <= BR_SOURCE_DIRECT &&
         length <= BR_FRAME_MAX_PAYLOAD) {
         link->arriving = (struct br_shm_arriving){.active = true,
                                                   .unit = 1,
@@ -43,10 +44,14 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
                                                   .slot = cell->slot,
                                                   .offset = ticket,
                                                   .address = cell->address,
+                                                  .token_address = cell->token_address,
+                                                  .token = cell->token,
                                                   .segment = cell->segment,
                                                   .segment_id = cell->segment_id,
                                                   .ticket = cell->ticket};
         memcpy(link->arriving.inline_, cell->inline_, BR_FRAME_INLINE);
+        if (cell->measured)
+            link->arriving.started = br_clock_now();
         return 0;
     }
     if (kind != BR_FRAME_MESSAGE || source != BR_SOURCE_NONE || length > link->in.message_bytes ||
@@ -74,6 +79,29 @@ static int shm_receive_left(const struct br_shm_link *link)
                     closed ? "the peer closed the link" : "the peer's process has ended");
 }
 
+/* Returns the ticket of a DATA frame, and says what is to be said of it (BR_TOOK_*). */
+static void shm_receive_done(struct br_shm_link *link, const struct br_shm_arriving *arriving,
+                             uint32_t took)
+{
+    uint32_t index = arriving->ticket - link->in.message_buffers; /* the peer's word for it */
+
+    /* mostly nothing is said, and the peer keeps the line in its cache */
+    if (index < BR_INBOX_DATA &&
+        atomic_load_explicit(&link->in.header->took[index], memory_order_relaxed) != took)
+        atomic_store_explicit(&link->in.header->took[index], took, memory_order_relaxed);
+    shm_receive_return_ticket(link, arriving->ticket);
+    shm_receive_owe(link, BR_ASLEEP);
+}
+
+/* What the frame that has arrived took, ns. */
+static uint32_t shm_receive_took(const struct br_shm_arriving *arriving)
+{
+    uint64_t took = arriving->started && !arriving->dropping ? br_clock_now() - arriving->started
+                                                             : BR_TOOK_UNKNOWN;
+
+    return took < BR_TOOK_REFUSED ? (uint32_t)took : BR_TOOK_REFUSED - 1;
+}
+
 /* Goes on with the frame that is arriving; 1: *event is due. */
 static int shm_receive_go_on(struct br_shm_link *link, uint32_t *budget, struct br_event *event)
 {
@@ -89,14 +117,18 @@ static int shm_receive_go_on(struct br_shm_link *link, uint32_t *budget, struct 
                                .offset = arriving->offset,
                                .length = arriving->length};
     rc = br_shm_receive_data(link, budget, event);
+    if (rc == -EACCES) { /* the peer posts it again */
+        arriving->active = false;
+        shm_receive_done(link, arriving, BR_TOOK_REFUSED);
+        return 0;
+    }
     if (rc <= 0)
         return rc == 0 || !link->peer_left ? rc : shm_receive_left(link);
     if (!event->mapped) {                          /* for maps, release() asks */
         atomic_thread_fence(memory_order_acquire); /* the copy, then the flag: see link.c, note 3 */
         if (atomic_load_explicit(&link->in.header->closed, memory_order_relaxed))
             return shm_receive_left(link);
-        shm_receive_return_ticket(link, arriving->ticket);
-        shm_receive_owe(link, BR_ASLEEP);
+        shm_receive_done(link, arriving, shm_receive_took(arriving));
     }
     arriving->active = false;
     memcpy(device->inlines[device->n_data], arriving->inline_, BR_FRAME_INLINE);

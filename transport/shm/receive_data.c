@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How the bytes of a DATA frame come to their place: one copy out of the peer's segment, mapped
- * here, or out of the pipe. Or none: a slot that takes maps gets the address in the segment, and
- * one with a reducer has it applied to the bytes in the pipe. Not to those in a segment: when its
- * owner has closed the link, they may be others already.
+ * here, out of the pipe, or by the kernel from where they lie in the peer's process. Or none: a
+ * slot that takes maps gets the address in the segment, and one with a reducer has it applied to
+ * the bytes in the pipe. Not to those in a segment: when its owner has closed the link, they may be
+ * others already. What is read directly may be others, too, until `closed` says that it is not.
  *
  * Every continuation asks br_slot_expect() again: the slot may be gone, or its slice complete from
  * another rail.
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "base/error.h"
 #include "transport/shm/link.h"
@@ -78,6 +80,47 @@ static int from_pipe(struct br_shm_link *link, struct br_slot *slot, uint32_t wa
     return (int)moved;
 }
 
+/* Reads bytes of the peer's process, and then its token, in this order: the process is the peer, as
+ * no other has that token, so it has not ended and left its number to another one. */
+static bool receive_data_read(const struct br_shm_link *link, void *to, uint32_t bytes)
+{
+    const struct br_shm_arriving *arriving = &link->arriving;
+    uint64_t token = 0;
+    struct iovec into[2] = {{to, bytes}, {&token, sizeof token}},
+                 from[2] = {{(void *)(uintptr_t)(arriving->address + arriving->done), bytes},
+                            {(void *)(uintptr_t)arriving->token_address, sizeof token}};
+
+    link->base.device->counters.system_calls++;
+    return process_vm_readv(link->pid, into, 2, from, 2, 0) == (ssize_t)(bytes + sizeof token) &&
+           token == arriving->token;
+}
+
+/* Up to want bytes. Returns how many. */
+static int receive_data_direct(struct br_shm_link *link, struct br_slot *slot, uint32_t want)
+{
+    struct br_shm_arriving *arriving = &link->arriving;
+    uint8_t *piece = br_shm_device(&link->base)->piece;
+    uint32_t n, moved = 0;
+
+    if (arriving->unit == 1) {
+        n = receive_data_whole(arriving, want);
+        if (!receive_data_read(link, slot->base + arriving->offset + arriving->done, n))
+            return -EACCES;
+        arriving->done += n;
+        return (int)n;
+    }
+    while ((n = receive_data_whole(arriving, receive_data_min(want - moved, BR_INBOX_PIECE)))) {
+        if (!receive_data_read(link, piece, n))
+            return -EACCES;
+        atomic_thread_fence(memory_order_acquire); /* the copy, then the flag: see link.c, note 3 */
+        if (atomic_load_explicit(&link->in.header->closed, memory_order_relaxed))
+            return br_error(ECONNRESET, "the peer closed the link");
+        receive_data_copy(link, slot, piece, n);
+        moved += n;
+    }
+    return (int)moved;
+}
+
 /* The peer's bytes when they lie in a segment; NULL: forged. */
 static const uint8_t *in_segment(struct br_shm_link *link, struct br_shm_mapping **mapping)
 {
@@ -122,6 +165,8 @@ static int copy_some(struct br_shm_link *link, struct br_slot *slot, uint32_t wa
 
     if (link->arriving.source == BR_SOURCE_PIPE)
         return from_pipe(link, slot, want);
+    if (link->arriving.source == BR_SOURCE_DIRECT)
+        return receive_data_direct(link, slot, want);
     from = in_segment(link, &mapping);
     if (!from)
         return -EPROTO;
@@ -150,7 +195,7 @@ static int receive_data_drop(struct br_shm_link *link, struct br_event *event)
 
 static uint32_t unit_of(const struct br_shm_arriving *arriving, const struct br_slot *slot)
 {
-    bool combines = slot->reducer && arriving->source == BR_SOURCE_PIPE;
+    bool combines = slot->reducer && arriving->source != BR_SOURCE_SEGMENT;
 
     return combines && slot->granule_bytes <= BR_INBOX_PIECE ? slot->granule_bytes : 1;
 }

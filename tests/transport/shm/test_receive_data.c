@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -64,10 +67,161 @@ static void receive_data__from_the_pipe(void **state)
     uint8_t *from = malloc(BYTES);
 
     fill(from);
+    inside(&pair->a)->ways.refused = true; /* so all goes there */
     for (int i = 0; i < 2; i++)
         send_and_check(pair, from, NULL);
     assert_int_equal(pair->a.device->counters.tx_copied_bytes, 2 * BYTES);
     free(from);
+}
+
+/* From now on all is read directly: it costs less. */
+static void prefer_direct(struct pair *pair, const uint8_t *from)
+{
+    struct br_ways *ways = &inside(&pair->a)->ways;
+
+    send_and_check(pair, from, NULL); /* at first all goes through the pipe */
+    for (int i = 0; i < BR_WAYS_CLASSES; i++)
+        ways->classes[i] =
+            (struct br_ways_class){.way = BR_WAY_DIRECT, .cost = {2, 1}, .until_look = 1000};
+}
+
+static void receive_data__directly(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+
+    fill(from);
+    prefer_direct(pair, from);
+    for (int i = 0; i < 9; i++) {
+        from[i * 1000] ^= 1;
+        send_and_check(pair, from, NULL);
+    }
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes, BYTES);
+    assert_false(inside(&pair->a)->ways.refused);
+    free(from);
+}
+
+/* Both ways are tried, as long as nothing is known of them, and again and again. */
+static void receive_data__tries_both_ways(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+
+    fill(from);
+    for (int i = 0; i < 40; i++)
+        send_and_check(pair, from, NULL);
+    assert_in_range(pair->a.device->counters.tx_copied_bytes / BYTES, 2, 39);
+    free(from);
+}
+
+/* The kernel does not let the peer read: what it could not read comes through the pipe, and all
+ * that follows does. */
+static void receive_data__directly_is_refused(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+    struct br_slot *slot;
+
+    fill(from);
+    prefer_direct(pair, from);
+    inside(&pair->b)->pid = INT_MAX;
+    memset(to, 0, BYTES);
+    slot = br_slot_get(&pair->b.slots, to, BYTES, BYTES / 3);
+    for (uint32_t i = 0; i < 3; i++) /* several are under way when the news comes */
+        post_placed(&pair->a, from + i * (BYTES / 3), BYTES / 3,
+                    br_slot_number(&pair->b.slots, slot), i * (BYTES / 3), NULL, i + 1);
+    for (uint32_t i = 0; i < 3; i++)
+        (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
+    assert_memory_equal(to, from, BYTES);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i + 1);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(pair->a.n_events + pair->b.n_events, 0);
+    br_slot_put(&pair->b.slots, slot);
+    assert_true(inside(&pair->a)->ways.refused);
+    send_and_check(pair, from, NULL);
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes, 3 * BYTES);
+    free(from);
+}
+
+/* The peer's number is that of another process, which has other bytes there. */
+static void receive_data__directly_from_a_stranger(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+    pid_t child;
+
+    fill(from);
+    prefer_direct(pair, from);
+    child = fork();
+    if (!child) {
+        br_shm_device(pair->a.link)->token++;
+        memset(from, 99, BYTES);
+        for (;;)
+            pause();
+    }
+    assert_true(child > 0);
+    inside(&pair->b)->pid = child;
+    send_and_check(pair, from, NULL);
+    assert_true(inside(&pair->a)->ways.refused);
+    kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
+    free(from);
+}
+
+/* Who has closed the link may use its memory for something else: nothing is reported. */
+static void receive_data__directly_from_who_has_closed(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+    struct br_slot *slot;
+
+    fill(from);
+    prefer_direct(pair, from);
+    slot = expect_transfer(pair);
+    post_placed(&pair->a, from, BYTES, br_slot_number(&pair->b.slots, slot), 0, NULL, 3);
+    ops->link_close(pair->a.link);
+    memset(from, 0, BYTES);
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_CLOSED).error, -ECONNRESET);
+    assert_int_equal(count_events(&pair->b, BR_EVENT_DATA), 0);
+    free(from);
+}
+
+static void add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length)
+{
+    uint8_t *sum = context;
+
+    for (uint32_t i = 0; i < length; i++)
+        sum[offset + i] = (uint8_t)(sum[offset + i] + bytes[i]);
+}
+
+/* The slot's reducer gets each byte once, and the place none. The frame is sent twice, at first
+ * with another link in between that has brought a part of it. */
+static void receive_data__directly_into_a_reducer(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES), *sum = calloc(1, BYTES);
+    struct br_slot_reducer reducer = {add_up, sum};
+    struct br_slot *slot;
+    uint32_t number;
+
+    fill(from);
+    prefer_direct(pair, from);
+    slot = expect_transfer(pair);
+    number = br_slot_number(&pair->b.slots, slot);
+    assert_true(br_slot_set_reducer(slot, &reducer));
+    br_slot_reduce(slot, slot->granule_bytes, from + slot->granule_bytes, slot->granule_bytes);
+    for (int i = 0; i < 2; i++)
+        post_placed(&pair->a, from, BYTES, number, 0, NULL, 3);
+    for (int i = 0; i < 2; i++)
+        (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
+    assert_memory_equal(sum, from, BYTES);
+    for (uint32_t i = 0; i < BYTES; i++)
+        assert_int_equal(to[i], 0);
+    assert_int_equal(pair->b.device->counters.rx_reduced_bytes, 2 * BYTES);
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes, BYTES);
+    free(from);
+    free(sum);
 }
 
 static void receive_data__from_a_segment(void **state)
@@ -254,13 +408,15 @@ static void receive_data__nobody_expects_it(void **state)
 }
 
 /* The slot is freed while its frame is half copied: not a byte more is written. */
-static void receive_data__slot_freed_half_way(void **state)
+static void slot_freed_half_way(struct pair *pair, bool direct)
 {
-    struct pair *pair = *state;
     uint8_t *from = malloc(BYTES);
-    struct br_slot *slot = expect_transfer(pair);
+    struct br_slot *slot;
 
     fill(from);
+    if (direct)
+        prefer_direct(pair, from);
+    slot = expect_transfer(pair);
     post_placed(&pair->a, from, BYTES, br_slot_number(&pair->b.slots, slot), 0, NULL, 3);
     end_poll(&pair->b);
     assert_true(inside(&pair->b)->arriving.done > 0 && inside(&pair->b)->arriving.done < BYTES);
@@ -270,6 +426,16 @@ static void receive_data__slot_freed_half_way(void **state)
     for (uint32_t i = 0; i < BYTES; i++)
         assert_int_equal(to[i], 0);
     free(from);
+}
+
+static void receive_data__slot_freed_half_way(void **state)
+{
+    slot_freed_half_way(*state, false);
+}
+
+static void receive_data__directly_slot_freed_half_way(void **state)
+{
+    slot_freed_half_way(*state, true);
 }
 
 static void receive_data__on_a_link_that_is_not_authenticated(void **state)
@@ -303,6 +469,13 @@ int main(void)
 #define PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
     const struct CMUnitTest tests[] = {
         PAIR(receive_data__from_the_pipe),
+        PAIR(receive_data__directly),
+        PAIR(receive_data__tries_both_ways),
+        PAIR(receive_data__directly_is_refused),
+        PAIR(receive_data__directly_from_a_stranger),
+        PAIR(receive_data__directly_from_who_has_closed),
+        PAIR(receive_data__directly_into_a_reducer),
+        PAIR(receive_data__directly_slot_freed_half_way),
         PAIR(receive_data__from_a_segment),
         PAIR(receive_data__many_regions_over_time),
         PAIR(receive_data__beside_many_that_are_shared),
