@@ -11,9 +11,12 @@
 #ifndef BR_COLLECTIVES_SHM_COLL_H
 #define BR_COLLECTIVES_SHM_COLL_H
 
+#include <assert.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Epochs of a rank that others may still have to read: a power of two. */
 #define BR_SHM_COLL_DEPTH 128u
@@ -28,6 +31,40 @@
 #define BR_SHM_COLL_WINDOW (8u << 10)
 #define BR_SHM_COLL_RANKS  256u /* at most */
 #define BR_SHM_COLL_NOTE   16u  /* bytes about an epoch, for error messages */
+
+#define BR_SHM_COLL_LINE       64u
+#define BR_SHM_COLL_PAYLOAD    (2 * (size_t)BR_SHM_COLL_BYTES)
+#define BR_SHM_COLL_CHECK_BITS 16
+#define BR_SHM_COLL_APART      37u /* slots; odd, so each has its turn */
+
+/* Numbers that all ranks read. */
+enum br_shm_coll_number {
+    BR_SHM_COLL_SPLIT_BYTES, /* all-reduces from this size on are split (split.h) */
+    BR_SHM_COLL_DIRECT,      /* 1: ranks may try to read each other's memory (direct.h) */
+    BR_SHM_COLL_NUMBERS
+};
+
+/* The segment is a header, and an area of each rank behind it. */
+struct br_shm_coll_header {
+    _Alignas(2 * BR_SHM_COLL_LINE) _Atomic uint64_t said[BR_SHM_COLL_NUMBERS];
+};
+
+/* Of one epoch of one rank. */
+struct br_shm_slot {
+    /* with the check in the lowest BR_SHM_COLL_CHECK_BITS bits */
+    _Alignas(2 * BR_SHM_COLL_LINE) _Atomic uint64_t epoch;
+    union {
+        uint8_t small[BR_SHM_COLL_SMALL];
+        uint64_t start; /* in the payload, of more than BR_SHM_COLL_SMALL bytes */
+    };
+};
+static_assert(sizeof(struct br_shm_slot) == 2 * BR_SHM_COLL_LINE, "a slot has no padding");
+
+struct br_shm_area {
+    struct br_shm_slot slots[BR_SHM_COLL_DEPTH];
+    uint8_t notes[BR_SHM_COLL_DEPTH][BR_SHM_COLL_NOTE];
+    _Alignas(BR_SHM_COLL_LINE) uint8_t payload[BR_SHM_COLL_PAYLOAD];
+};
 
 struct br_shm_coll {
     uint8_t *base; /* NULL: not open */
@@ -52,22 +89,34 @@ int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
 /* Unmaps the segment; the other ranks keep their mappings. An all-zero structure is allowed. */
 void br_shm_coll_close(struct br_shm_coll *coll);
 
-/* Numbers that all ranks read: the one that creates the segment writes them before it sends the
- * descriptor. 0 at first. */
-enum br_shm_coll_number {
-    BR_SHM_COLL_SPLIT_BYTES, /* all-reduces from this size on are split (split.h) */
-    BR_SHM_COLL_DIRECT,      /* 1: ranks may try to read each other's memory (direct.h) */
-    BR_SHM_COLL_NUMBERS
-};
+/* The one that creates the segment says the numbers before it sends the descriptor. 0 at first. */
 uint64_t br_shm_coll_said(const struct br_shm_coll *coll, enum br_shm_coll_number which);
 void br_shm_coll_say(struct br_shm_coll *coll, enum br_shm_coll_number which, uint64_t number);
+
+static inline struct br_shm_area *br_shm_coll_area(const struct br_shm_coll *coll, uint32_t rank)
+{
+    return (struct br_shm_area *)(coll->base + sizeof(struct br_shm_coll_header)) + rank;
+}
+
+static inline struct br_shm_slot *br_shm_coll_slot(const struct br_shm_coll *coll, uint32_t rank,
+                                                   uint64_t epoch)
+{
+    /* note 6: slots of epochs that follow each other are apart */
+    return &br_shm_coll_area(coll, rank)->slots[epoch * BR_SHM_COLL_APART % BR_SHM_COLL_DEPTH];
+}
 
 /* None of the functions below blocks or fails. epoch >= 1, bytes <= BR_SHM_COLL_BYTES. One thread
  * at a time for one rank. */
 
 /* Returns whether this rank may publish its next epoch, with so many bytes (note 2): always when
  * every rank has published the one before. */
-bool br_shm_coll_may_publish(struct br_shm_coll *coll, uint64_t epoch, size_t bytes);
+/* find_room: looks at the other ranks if what this rank knows of them does not do. */
+bool br_shm_coll_find_room(struct br_shm_coll *coll, uint64_t epoch, size_t bytes);
+static inline bool br_shm_coll_may_publish(struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
+{
+    return (bytes <= BR_SHM_COLL_SMALL && epoch - coll->floor < BR_SHM_COLL_DEPTH) ||
+           br_shm_coll_find_room(coll, epoch, bytes);
+}
 
 /* Every rank has published the epoch, as this rank has seen: saves it a look. */
 static inline void br_shm_coll_learn(struct br_shm_coll *coll, uint64_t epoch)
@@ -85,11 +134,26 @@ void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch);
 
 /* A note of BR_SHM_COLL_NOTE bytes beside the epoch, which no rank reads while all goes well. It is
  * written before the epoch is published and may be read when the epoch is ready. */
-void br_shm_coll_describe(struct br_shm_coll *coll, uint64_t epoch, const void *note);
-const void *br_shm_coll_description(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch);
+static inline void br_shm_coll_describe(struct br_shm_coll *coll, uint64_t epoch, const void *note)
+{
+    memcpy(br_shm_coll_area(coll, coll->rank)->notes[epoch % BR_SHM_COLL_DEPTH], note,
+           BR_SHM_COLL_NOTE);
+}
 
-/* Returns whether `rank` has published this epoch, which this rank has not left behind. */
-bool br_shm_coll_ready(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch);
+static inline const void *br_shm_coll_description(const struct br_shm_coll *coll, uint32_t rank,
+                                                  uint64_t epoch)
+{
+    return br_shm_coll_area(coll, rank)->notes[epoch % BR_SHM_COLL_DEPTH];
+}
+
+/* Returns whether `rank` has published this epoch, which this rank has not left behind: the slot
+ * has this one, or one a whole ring later. */
+static inline bool br_shm_coll_ready(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch)
+{
+    return atomic_load_explicit(&br_shm_coll_slot(coll, rank, epoch)->epoch,
+                                memory_order_acquire) >>
+           BR_SHM_COLL_CHECK_BITS >= epoch;
+}
 
 /* Returns the first epoch that `rank` has not published, or `end` if it has published all before
  * it. end: at most the one after this rank's last. */
@@ -97,8 +161,23 @@ uint64_t br_shm_coll_missing(const struct br_shm_coll *coll, uint32_t rank, uint
 
 /* Of an epoch that is ready: the check that `rank` published, and its data. The data are valid
  * until this rank publishes epoch + 1. bytes: as published. */
-uint16_t br_shm_coll_check(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch);
-const void *br_shm_coll_data(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch,
-                             size_t bytes);
+static inline uint16_t br_shm_coll_check(const struct br_shm_coll *coll, uint32_t rank,
+                                         uint64_t epoch)
+{
+    return (uint16_t)atomic_load_explicit(&br_shm_coll_slot(coll, rank, epoch)->epoch,
+                                          memory_order_relaxed);
+}
+
+static inline const void *br_shm_coll_data(const struct br_shm_coll *coll, uint32_t rank,
+                                           uint64_t epoch, size_t bytes)
+{
+    const struct br_shm_slot *slot = br_shm_coll_slot(coll, rank, epoch);
+
+    if (bytes <= BR_SHM_COLL_SMALL)
+        return slot->small;
+    /* whatever another rank writes there, nothing outside of the payload is read */
+    return br_shm_coll_area(coll, rank)->payload +
+           (slot->start <= BR_SHM_COLL_PAYLOAD - bytes ? slot->start : 0);
+}
 
 #endif

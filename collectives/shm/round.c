@@ -340,13 +340,16 @@ static void round_go_on(struct br_shm_executor *shm, const struct br_operation *
 int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation *op)
 {
     enum progress progress;
+    struct ranks needed;
     int rc;
 
     shm->reads = false;
     for (;;) {
-        if (br_shm_round_waits_for(shm, op) >= 0)
-            return 0;
-        if (round_needed(shm, op).end - round_needed(shm, op).first == shm->n)
+        needed = round_needed(shm, op);
+        for (uint32_t r = needed.first; r < needed.end; r++)
+            if (!br_shm_coll_ready(&shm->coll, r, shm->epoch))
+                return 0;
+        if (needed.end - needed.first == shm->n)
             br_shm_coll_learn(&shm->coll, shm->epoch);
         rc = br_shm_round_check(shm, op, true);
         if (rc)
