@@ -76,6 +76,11 @@ void br_cost_add_exchange(struct br_cost_problem *p,
     add_round(p, &exchange, sums);
 }
 
+static bool cost_towards_root(const struct br_cost_problem *p)
+{
+    return p->request->collective == BR_REDUCE || p->request->collective == BR_GATHER;
+}
+
 void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance,
                         double messages, double bytes, double sums)
 {
@@ -88,7 +93,8 @@ void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t dista
                                    .level = BR_LEVEL_ANY,
                                    .messages = messages,
                                    .bytes = bytes,
-                                   .active = active};
+                                   .active = active,
+                                   .reversed = cost_towards_root(p)};
 
     add_round(p, &exchange, sums);
 }
@@ -112,9 +118,11 @@ static void tuning_cost_add_all(struct br_cost_problem *p, uint32_t sender, uint
                                    .peers = others,
                                    .ranks = p->request->n,
                                    .sender = sender,
+                                   .reversed = cost_towards_root(p),
                                    .level = BR_LEVEL_ANY,
                                    .messages = 1,
-                                   .bytes = bytes};
+                                   .bytes = bytes,
+                                   .together = sender == BR_PORT_LOAD_ALL ? others : 0};
 
     add_round(p, &exchange, sums);
 }
@@ -123,6 +131,14 @@ static void add_copies(struct br_cost_problem *p, double bytes)
 {
     p->path += bytes * p->model->copy;
     p->cpu += bytes * p->model->copy;
+}
+
+/* Copies for the sake of packed messages: ranks that share cores make them in turn. */
+static void add_copies_in_turn(struct br_cost_problem *p, double bytes)
+{
+    uint32_t n = p->request->n, cores = p->topology->cores;
+
+    add_copies(p, cores && n > cores ? bytes * n / cores : bytes);
 }
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
@@ -194,15 +210,13 @@ static void add_packed_ends(struct br_cost_problem *p, const struct br_stages *s
                             uint32_t threads)
 {
     bool reduces = p->request->collective == BR_REDUCE_SCATTER;
-    double all = p->request->n * p->bytes, turns = 1;
+    double all = p->request->n * p->bytes;
 
-    if (p->topology->cores && p->request->n > p->topology->cores)
-        turns = (double)p->request->n / p->topology->cores; /* the ranks copy in turn */
     if (stages->core < p->request->n) {
         add_packed_fold(p, stages->core, reduces ? all : p->bytes, reduces);
         add_packed_fold(p, stages->core, reduces ? p->bytes : all, 0);
     }
-    add_copies(p, packed_copies(p, stages, threads) * turns);
+    add_copies_in_turn(p, packed_copies(p, stages, threads));
 }
 
 /* What happens before and after the stages. */
@@ -293,9 +307,9 @@ static void add_bruck(struct br_cost_problem *p)
 
     for (uint32_t distance = 1; distance < n; distance *= 2) {
         br_cost_add_rounds(p, n, distance, 1, half * p->bytes, 0);
-        add_copies(p, n * 0.5 * p->bytes);
+        add_copies_in_turn(p, n * 0.5 * p->bytes);
     }
-    add_copies(p, n * p->bytes);
+    add_copies_in_turn(p, n * p->bytes);
 }
 
 static void add_doubling(struct br_cost_problem *p)
@@ -372,7 +386,7 @@ static void add_flat(struct br_cost_problem *p, double sum)
 }
 
 /* A rank serves all its children at once: the largest subtree's share of the port grows as the
- * others end. */
+ * others end. A core serves one after the other, the largest subtree first. */
 static void add_tree(struct br_cost_problem *p, double sum)
 {
     bool down = p->request->collective == BR_BROADCAST;
@@ -380,7 +394,8 @@ static void add_tree(struct br_cost_problem *p, double sum)
     double path;
 
     for (uint32_t distance = 1; distance < n; distance *= 2, depth++) {
-        double edges = fmin(distance, n - distance), messages = down ? depth + 1 : 1;
+        double edges = fmin(distance, n - distance);
+        double messages = down && !p->topology->cores ? depth + 1 : 1;
 
         br_cost_add_rounds(p, edges / messages, distance, messages, p->bytes, sum);
     }

@@ -122,6 +122,10 @@ double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *ho
 double br_cost_of_machine(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
                           double bytes);
 
+/* Where all ranks share few cores: for how long a message keeps the core of one end, by the time
+ * that it takes of all cores together. */
+double br_cost_of_end(const struct br_topology *topology, bool receiver);
+
 /* The measured times that apply to a request; NULL: there are none. Borrowed from the model. */
 const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model *model,
                                                      const struct br_schedule_request *request);

@@ -23,6 +23,7 @@ struct br_exchange {
     uint32_t peers;
     uint32_t ranks;         /* the first so many exchange */
     uint32_t sender;        /* the only one; BR_PORT_LOAD_ALL: everybody */
+    bool reversed;          /* the messages go the other way, from the peers to who is the sender */
     uint8_t level;          /* what the schedule says (br_topology_route) */
     double messages, bytes; /* to each partner: how many, and of what size */
     /* that many of the ranks send at a time, for the machine: of a tree few do; 0: all */

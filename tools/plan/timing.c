@@ -147,14 +147,24 @@ static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, b
 
     if (in && br_topology_is_memory(s->topology, level))
         return;
-    if (s->topology->cores) {
-        timing_use(flow, 0, part);
-        return;
-    }
     rank = br_topology_port(s->topology, rank, level);
     for (uint32_t l = 0; l < levels; l++)
         if (level >= levels || l == level)
             timing_use(flow, (rank * levels + l) * 2 + in, part);
+}
+
+/* A message of ranks that share few cores: a core at each end, and its part of all of them. */
+static double open_on_cores(const struct state *s, struct flow *flow, const struct br_hop *hop,
+                            double time)
+{
+    double sender = br_cost_of_end(s->topology, false),
+           receiver = br_cost_of_end(s->topology, true);
+    double slowest = fmax(1, fmax(sender, receiver));
+
+    timing_use(flow, hop->from * s->model->n_levels * 2, sender / slowest);
+    timing_use(flow, hop->to * s->model->n_levels * 2 + 1, receiver / slowest);
+    timing_use(flow, s->n_resources - 1, 1 / slowest);
+    return time * slowest;
 }
 
 /* Says what a message uses and how long it takes alone: as long as on the slowest of its links, or
@@ -169,6 +179,8 @@ static double open_message(const struct state *s, struct flow *flow)
                       timing_rank_of(s, timing_partner_of(s, flow->job)), step->level, bytes, hops);
 
     flow->alpha = br_cost_latency(s->model, hops, n, bytes);
+    if (s->topology->cores)
+        return open_on_cores(s, flow, &hops[0], br_cost_of_hop(s->model, &hops[0], bytes));
     slowest = machine = br_cost_of_machine(s->model, hops, n, bytes);
     for (uint32_t i = 0; i < n; i++)
         slowest = fmax(slowest, br_cost_of_hop(s->model, &hops[i], bytes));

@@ -164,7 +164,7 @@ static void br_cost_estimate__knows_what_packing_costs_a_crowd(void **state)
     request.algorithm = BR_DIRECT;
     request.packed = false;
     assert_int_equal(br_cost_estimate(&crowd, &request, 1, 1, &seconds), 0);
-    assert_true(fabs(seconds / (16 * (1 + 14.0 / 3) * 1e-6) - 1) < 1e-9);
+    assert_true(fabs(seconds / (16 * (1 + 14 * 2.0 / 3) * 1e-6) - 1) < 1e-9);
     request.algorithm = BR_HALVING;
     request.packed = true;
     crowd.copy = 1e-9;
@@ -179,6 +179,43 @@ static void br_cost_estimate__knows_what_packing_costs_a_crowd(void **state)
     assert_true(fabs((seconds - without) / (6 * 3 * 1e-3) - 1) < 1e-6);
     assert_true(fabs(without / ((6 + 4 + 4 + 6) * 1e-6) - 1) < 1e-6);
     br_topology_destroy(&topology);
+}
+
+/* Each rank has one core at a time: a rank that sends to all others, or receives from all of them,
+ * keeps the other cores waiting, and a tree does not. Sending takes two thirds of a message. */
+static void br_cost_estimate__gives_each_rank_of_a_crowd_one_core(void **state)
+{
+    static const struct {
+        enum br_collective collective;
+        enum br_algorithm algorithm;
+        uint32_t cores;
+        double messages; /* that all cores together carry in the meantime */
+    } cases[] = {{BR_BROADCAST, BR_FLAT, 2, 7 * 4.0 / 3},
+                 {BR_BROADCAST, BR_FLAT, 1, 7},
+                 {BR_BROADCAST, BR_TREE, 2, 4.0 / 3 + 2 + 4},
+                 {BR_BROADCAST, BR_TREE, 1, 7},
+                 {BR_REDUCE, BR_FLAT, 2, 7},
+                 {BR_REDUCE, BR_FLAT, 6, 7 * 2},
+                 {BR_SCATTER, BR_FLAT, 2, 7 * 4.0 / 3},
+                 {BR_GATHER, BR_FLAT, 2, 7}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct br_schedule_request request = {
+            .collective = cases[i].collective, .algorithm = cases[i].algorithm, .n = 8};
+        struct br_topology topology;
+        struct br_cost_model crowd = {
+            .topology = &topology, .n_levels = 1, .levels = {{0, 1e-6, 1e-30}}};
+        double seconds;
+
+        br_topology_flat(&topology, 8);
+        topology.cores = cases[i].cores;
+        assert_int_equal(br_cost_estimate(&crowd, &request, 1, 1, &seconds), 0);
+        if (fabs(seconds / (cases[i].messages * 1e-6) - 1) > 1e-9)
+            fail_msg("%s of %s, %u cores: %g", br_algorithm_name(request.algorithm),
+                     br_collective_name(request.collective), topology.cores, seconds * 1e6);
+        br_topology_destroy(&topology);
+    }
 }
 
 static void br_cost_estimate__refuses_what_does_not_apply(void **state)
@@ -258,6 +295,7 @@ int main(void)
         cmocka_unit_test(br_cost_estimate__counts_levels_of_bml),
         cmocka_unit_test(br_cost_estimate__counts_packed_messages_and_copies),
         cmocka_unit_test(br_cost_estimate__knows_what_packing_costs_a_crowd),
+        cmocka_unit_test(br_cost_estimate__gives_each_rank_of_a_crowd_one_core),
         cmocka_unit_test(br_cost_estimate__refuses_what_does_not_apply),
         cmocka_unit_test(br_tuning_choose__is_never_beaten_by_another_estimate),
         cmocka_unit_test(br_tuning_choose__takes_latency_for_small_and_bandwidth_for_large),

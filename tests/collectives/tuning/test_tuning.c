@@ -309,14 +309,20 @@ static void br_tuning_explain__names_what_is_scarce(void **state)
     close_network(&network);
 }
 
-static void takes(const struct network *network, double bytes, const char *name)
+static void takes_for(const struct network *network, enum br_collective collective, double bytes,
+                      const char *name)
 {
     struct br_tuning tuning;
     char text[BR_ALGORITHM_TEXT];
 
     assert_int_equal(
-        br_tuning_choose(&network->model, BR_ALLREDUCE, network->topology.n, bytes, &tuning), 0);
+        br_tuning_choose(&network->model, collective, network->topology.n, bytes, &tuning), 0);
     assert_string_equal(br_algorithm_config_name(&tuning.config, text), name);
+}
+
+static void takes(const struct network *network, double bytes, const char *name)
+{
+    takes_for(network, BR_ALLREDUCE, bytes, name);
 }
 
 /* Everybody's messages take turns on the cores: few of them win, where each rank would send to all
@@ -330,11 +336,25 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     takes(&network, 8, "flat");
     close_network(&network);
     open_crowd(&network, "flat:4", BR_COST_NETWORK, 2);
+    takes(&network, 8, "doubling");
+    takes(&network, 128 << 10, "double_tree");
+    takes_for(&network, BR_BROADCAST, 8, "tree");
+    takes_for(&network, BR_BROADCAST, 2 << 20, "tree");
+    takes_for(&network, BR_REDUCE, 8, "flat");
+    takes_for(&network, BR_SCATTER, 8, "tree");
+    takes_for(&network, BR_ALLTOALL, 4 << 10, "direct");
+    close_network(&network);
+    open_crowd(&network, "flat:8", BR_COST_NETWORK, 2);
     takes(&network, 8, "binary_tree");
     takes(&network, 32 << 10, "binary_tree");
+    takes_for(&network, BR_ALLGATHER, 8, "halving");
+    takes_for(&network, BR_ALLGATHER, 256 << 10, "halving");
+    takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "halving");
+    takes_for(&network, BR_ALLTOALL, 512, "bruck");
+    takes_for(&network, BR_ALLTOALL, 8 << 10, "direct");
     close_network(&network);
     open_crowd(&network, "flat:4", BR_COST_HOST, 2);
-    takes(&network, 8 << 10, "binary_tree");
+    takes(&network, 8 << 10, "doubling");
     close_network(&network);
     open_crowd(&network, "hosts:2x2", BR_COST_NETWORK, 2);
     takes(&network, 8, "host_tree");
