@@ -3,7 +3,8 @@
  * All-reduce of memory of GPUs by the ranks of a job, rank r on GPU r modulo their number: results,
  * order in a stream, rate of staging.
  *
- *   braid run -n 2 -- build/release/bench/gpu_allreduce check | direct | stream | rate [--mib N]
+ *   braid run -n 2 -- build/release/bench/gpu_allreduce check | direct | stream | streams | rate
+ *       [--mib N]
  *
  * check   every type, several sizes, blocking and several at once, against what each element has to
  * be. direct  the larger ones by ring and halving, over NICs that reach the GPU: right, none of it
@@ -12,9 +13,12 @@
  * that
  *         writes the input; behind it a kernel that reads the result. Whichever of them is not
  * waited for, the test finds stale bytes; and that the call returned before any of it began, the
- * gate shows. rate    all-reduce of 256 MiB, or as --mib says, on the GPU against the slower of its
- * two parts: the same all-reduce in host memory, and the copies of as many bytes there and back at
- * once, on all ranks at once. Medians, the contenders alternating. The goal is 0.9.
+ * gate shows; each once staged and once with all_on_gpu. streams times of all-reduces up to --mib
+ * in a stream: with all_on_gpu, some in a row and one alone, staged, and by braid_allreduce();
+ * after each size the results are compared. rate    all-reduce of 256 MiB, or as --mib says, on the
+ * GPU against the slower of its two parts: the same all-reduce in host memory, and the copies of as
+ * many bytes there and back at once, on all ranks at once. Medians, the contenders alternating. The
+ * goal is 0.9.
  *
  * Exit 1: wrong, or an error; 3: the rate is below the goal; 77: no driver, no GPU, or no kernels;
  * the message says why.
@@ -243,6 +247,16 @@ static int direct(void)
     return 0;
 }
 
+/* All ranks call in a stream with memory of a GPU. */
+static const struct braid_options on_gpus = {.struct_size = sizeof on_gpus, .all_on_gpu = 1};
+
+static double peer_bytes(void)
+{
+    struct braid_stats stats = {0};
+
+    return braid_stats(comm, &stats) ? -1 : (double)stats.gpu_peer_bytes;
+}
+
 /* ---- order in a stream ----------------------------------------------------------------------- */
 
 /* The caller's. */
@@ -270,7 +284,8 @@ static void launch(const struct work *w, void *to, const void *from, size_t stri
 }
 
 /* Everything into the stream, with the gate closed. */
-static int put(const struct work *w, uint32_t round, char *data, size_t count)
+static int put(const struct work *w, uint32_t round, char *data, size_t count,
+               const struct braid_options *options)
 {
     const size_t bytes = count * sizeof(int32_t), all = CHECKED * sizeof(int32_t);
     br_cuda_result result;
@@ -284,7 +299,8 @@ static int put(const struct work *w, uint32_t round, char *data, size_t count)
     for (int i = 0; i < BUSY; i++)
         launch(w, w->busy + SOURCES * all, w->busy, all, SOURCES, all);
     launch(w, data, w->given.gpu, 0, 2, bytes);
-    if (braid_allreduce_on_stream(comm, data, data, count, BRAID_INT32, BRAID_SUM, NULL, w->stream))
+    if (braid_allreduce_on_stream(comm, data, data, count, BRAID_INT32, BRAID_SUM, options,
+                                  w->stream))
         return say("braid_allreduce_on_stream");
     launch(w, w->seen, data, 0, 2, bytes);
     if (cuda->stream_query(w->stream) != BR_CUDA_NOT_READY) {
@@ -294,14 +310,15 @@ static int put(const struct work *w, uint32_t round, char *data, size_t count)
     return 0;
 }
 
-static int one_order(const struct work *w, uint32_t round, size_t count)
+static int one_order(const struct work *w, uint32_t round, size_t count,
+                     const struct braid_options *options)
 {
     char *data = on_gpu(count * sizeof(int32_t));
     int rc;
 
     fill(&w->given, BRAID_INT32, count);
     alarm(PATIENCE);
-    rc = put(w, round, data, count);
+    rc = put(w, round, data, count, options);
     __atomic_store_n(w->gate, round, __ATOMIC_SEQ_CST);
     cuda->stream_synchronize(w->stream);
     alarm(0);
@@ -341,7 +358,8 @@ static int make_work(struct work *w)
 static int order(void)
 {
     /* Larger from round to round: the call pins memory while the stream waits. */
-    static const size_t counts[] = {1, 1000, 5000, 100000, CHECKED, 1000};
+    static const size_t counts[] = {1, 1000, 5000, 100000, CHECKED, 1000, 300001};
+    const uint32_t n = sizeof counts / sizeof *counts;
     struct work w = {0};
     int rc = br_reducer_create(gpu, &br_gpu_image, &w.kernels);
 
@@ -356,13 +374,18 @@ static int order(void)
         rc = braid_allreduce(comm, w.zero, w.zero, 1, BRAID_INT32, BRAID_SUM, NULL, NULL)
                  ? say("all-reduce")
                  : 0;
-    for (uint32_t i = 0; i < sizeof counts / sizeof *counts && !rc; i++)
-        rc = one_order(&w, i + 1, counts[i]);
+    for (uint32_t i = 0; i < n && !rc; i++)
+        rc = one_order(&w, i + 1, counts[i], NULL);
+    /* the first such call may wait for all streams */
+    if (!rc && braid_allreduce_on_stream(comm, w.busy, w.busy, CHECKED, BRAID_INT32, BRAID_SUM,
+                                         &on_gpus, w.stream))
+        rc = say("braid_allreduce_on_stream");
+    for (uint32_t i = 0; i < n && !rc; i++)
+        rc = one_order(&w, n + i + 1, counts[i], &on_gpus);
     if (!rc && rank == 0)
-        printf(
-            "order: %zu all-reduces of %d ranks in streams waited for the kernels before them, and "
-            "kernels behind for them\n",
-            sizeof counts / sizeof *counts, size);
+        printf("order: %u all-reduces of %d ranks in streams waited for the kernels before them, "
+               "and kernels behind for them; %.1f MB were read from other ranks\n",
+               2 * n, size, peer_bytes() * 1e-6);
     return rc;
 }
 
@@ -460,6 +483,78 @@ static int rate(size_t bytes)
     return ratio < GOAL ? 3 : 0;
 }
 
+/* ---- rate in a stream ------------------------------------------------------------------------ */
+
+/* The slowest rank's seconds of a call, of `calls` in a row in the stream, or each waited for; NULL
+ * for options: staged. */
+static double in_stream(struct CUstream_st *stream, void *data, size_t bytes, int calls,
+                        const struct braid_options *options)
+{
+    uint64_t began;
+
+    braid_barrier(comm, NULL, NULL);
+    began = br_clock_now();
+    for (int i = 0; i < calls; i++)
+        if (braid_allreduce_on_stream(comm, data, data, bytes / sizeof(float), BRAID_FLOAT32,
+                                      BRAID_MAX, options, stream))
+            exit(say("all-reduce in the stream"));
+    cuda->stream_synchronize(stream);
+    if (braid_comm_error(comm))
+        exit(say("all-reduce in the stream"));
+    return slowest(seconds_since(began) / calls);
+}
+
+#define STREAM_ROUNDS 7
+
+static int one_stream_rate(struct CUstream_st *stream, size_t bytes)
+{
+    double times[4][STREAM_ROUNDS], median[4], before = peer_bytes();
+    size_t count = bytes / sizeof(int32_t);
+    struct arrays a = allocate(bytes);
+    int calls = bytes > (16u << 20) ? 5 : 20, rc;
+
+    for (int round = -1; round < STREAM_ROUNDS; round++) { /* the first one warms up */
+        int i = round < 0 ? 0 : round;
+
+        times[0][i] = in_stream(stream, a.gpu, bytes, calls, &on_gpus);
+        times[1][i] = in_stream(stream, a.gpu, bytes, 1, &on_gpus);
+        times[2][i] = in_stream(stream, a.gpu, bytes, 1, NULL);
+        times[3][i] = slowest(all_reduce(a.gpu, bytes));
+    }
+    for (int i = 0; i < 4; i++)
+        median[i] = br_median(times[i], STREAM_ROUNDS) * 1e6;
+    fill(&a, BRAID_INT32, count);
+    if (braid_allreduce_on_stream(comm, a.gpu, a.gpu, count, BRAID_INT32, BRAID_SUM, &on_gpus,
+                                  stream))
+        exit(say("all-reduce in the stream"));
+    cuda->stream_synchronize(stream);
+    rc = compare(&a, a.gpu, BRAID_INT32, count, "all-reduce in the stream");
+    if (rank == 0)
+        printf("%9zu %12.0f %12.0f %12.0f %12.0f  %.0f\n", bytes >> 10, median[0], median[1],
+               median[2], median[3], (peer_bytes() - before) / (double)bytes);
+    fflush(stdout);
+    release(&a);
+    return rc;
+}
+
+static int stream_rates(size_t most)
+{
+    struct CUstream_st *stream;
+    br_cuda_result result = cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0);
+    int rc = 0;
+
+    if (result != BR_CUDA_SUCCESS)
+        return refused(result, "a stream");
+    alarm(PATIENCE);
+    if (rank == 0)
+        printf("us: in a stream, all_on_gpu in a row and alone; staged; braid_allreduce(); %d "
+               "ranks\n      KiB        a row        alone       staged        plain  read\n",
+               size);
+    for (size_t bytes = 4096; bytes <= most && !rc; bytes *= 4)
+        rc = one_stream_rate(stream, bytes);
+    return rc;
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 /* The caller's own CUDA: the context stays current for the life of the process. */
@@ -489,20 +584,22 @@ static int run(const char *what, size_t bytes)
         return say("braid_init");
     rank = braid_rank(comm);
     size = braid_size(comm);
-    rc = strcmp(what, "check") == 0    ? check()
-         : strcmp(what, "direct") == 0 ? direct()
-         : strcmp(what, "stream") == 0 ? order()
-                                       : rate(bytes);
+    rc = strcmp(what, "check") == 0     ? check()
+         : strcmp(what, "direct") == 0  ? direct()
+         : strcmp(what, "stream") == 0  ? order()
+         : strcmp(what, "streams") == 0 ? stream_rates(bytes)
+                                        : rate(bytes);
     braid_finalize(comm);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
-    const char *usage = "gpu_allreduce [options] check|direct|stream|rate, in a job", *what;
+    const char *usage = "gpu_allreduce [options] check|direct|stream|streams|rate, in a job", *what;
     int64_t mib = 256;
     const struct br_option options[] = {
-        {"mib", 0, BR_OPTION_NUMBER, &mib, 1, 65536, "N rate: MiB of the buffer; default 256"},
+        {"mib", 0, BR_OPTION_NUMBER, &mib, 1, 65536,
+         "N rate, streams: MiB of the buffer; default 256"},
         {0},
     };
     struct br_arguments arguments;
@@ -510,7 +607,7 @@ int main(int argc, char **argv)
 
     what = arguments.count == 1 && !arguments.command ? arguments.operands[0] : "";
     if (!rc && strcmp(what, "check") != 0 && strcmp(what, "direct") != 0 &&
-        strcmp(what, "stream") != 0 && strcmp(what, "rate") != 0)
+        strcmp(what, "stream") != 0 && strcmp(what, "streams") != 0 && strcmp(what, "rate") != 0)
         rc = br_error(EINVAL, "write it as: %s", usage);
     if (rc < 0)
         fprintf(stderr, "gpu_allreduce: %s\n", br_error_message());

@@ -411,6 +411,17 @@ bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *m
            br_gpu_is_in(memory, lane->context);
 }
 
+const struct br_reducer *br_offload_kernels(const struct br_offload *offload, int gpu,
+                                            struct CUctx_st **context)
+{
+    const struct lane *lane = &offload->lanes[gpu - 1];
+
+    if (!atomic_load_explicit(&lane->open, memory_order_acquire))
+        return NULL;
+    *context = lane->context;
+    return lane->reducer;
+}
+
 bool br_offload_is_faster(const struct br_offload *offload, int gpu, enum braid_type type,
                           size_t bytes, int n_src, int n_host)
 {

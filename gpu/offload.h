@@ -20,9 +20,11 @@
 
 #include "braid/types.h"
 
+struct CUctx_st;
 struct br_copier;
 struct br_gpu_image;
 struct br_offload;
+struct br_reducer;
 
 /* What a reduction costs, in seconds: on the GPU, start + per_byte * bytes copied there and back;
  * on the CPU, cpu_per_byte * bytes read or written. A start of -INFINITY makes all reductions go to
@@ -66,6 +68,11 @@ void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload
  * the GPU is not open, or when the memory belongs to a context of the program's own. May be called
  * from any thread. */
 bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *memory);
+
+/* Returns the kernels of a GPU, and in *context its primary context, for streams of the program's;
+ * NULL when the GPU is not open for reductions. May be called from any thread. */
+const struct br_reducer *br_offload_kernels(const struct br_offload *offload, int gpu,
+                                            struct CUctx_st **context);
 
 /* Returns whether a reduction is faster on the GPU than on the CPU; false when the GPU is not open.
  * bytes: of each array. n_src: the number of sources, of which n_host have to be copied to the

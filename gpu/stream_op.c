@@ -19,10 +19,13 @@ struct words {
 };
 
 struct br_stream_op {
+    const struct br_cuda *cuda;
     struct words *words;
-    uint32_t sequence; /* of the use that is under way or was the last one */
-    void *memory;      /* of one of the blocks; NULL: has none yet */
-    size_t bytes;      /* of it */
+    /* What `ready` counted before the use that is under way or was the last one, and will have
+     * counted after it; events that have been put into the stream. */
+    uint32_t first, sequence, put;
+    void *memory; /* of one of the blocks; NULL: has none yet */
+    size_t bytes; /* of it */
 };
 
 /* Pinned host memory. Those that have become too small for their passage are kept, too (note 7). */
@@ -60,7 +63,8 @@ int br_stream_ops_create(const struct br_stream_op_memory *memory, struct br_str
 
 static bool is_idle(const struct br_stream_op *op)
 {
-    return atomic_load_explicit(&op->words->idle, memory_order_acquire) == op->sequence;
+    return atomic_load_explicit(&op->words->idle, memory_order_acquire) == op->sequence &&
+           atomic_load_explicit(&op->words->done, memory_order_acquire) == op->sequence;
 }
 
 bool br_stream_ops_idle(const struct br_stream_ops *ops)
@@ -268,6 +272,7 @@ static struct br_stream_op *stream_op_add(struct br_stream_ops *ops, struct CUct
     if (!chunk)
         return NULL;
     op = &chunk->ops[chunk->n];
+    op->cuda = ops->cuda;
     op->words = &chunk->words[chunk->n++];
     return op;
 }
@@ -314,18 +319,17 @@ static br_cuda_result try_waiting(struct br_stream_ops *ops, struct CUstream_st 
     return result;
 }
 
-/* *taken: the stream has some of it. */
-static br_cuda_result stream_op_put(const struct br_cuda *cuda, const struct br_stream_op *op,
-                                    const struct br_stream_op_plan *plan, bool *taken)
+/* The copies, and the wait between them. *taken: the stream has some of it. */
+static br_cuda_result stream_op_put_copies(const struct br_cuda *cuda,
+                                           const struct br_stream_op *op,
+                                           const struct br_stream_op_plan *plan, bool *taken)
 {
-    br_cuda_pointer memory = (uintptr_t)op->memory, ready, done, idle;
+    br_cuda_pointer memory = (uintptr_t)op->memory, ready, done;
     struct CUstream_st *stream = plan->stream;
     br_cuda_result result = stream_op_find(cuda, &op->words->ready, &ready);
 
     if (result == BR_CUDA_SUCCESS)
         result = stream_op_find(cuda, &op->words->done, &done);
-    if (result == BR_CUDA_SUCCESS)
-        result = stream_op_find(cuda, &op->words->idle, &idle);
     if (result == BR_CUDA_SUCCESS && plan->send) {
         result = cuda->copy_async(memory, (uintptr_t)plan->send, plan->send_bytes, stream);
         *taken = result == BR_CUDA_SUCCESS;
@@ -343,9 +347,43 @@ static br_cuda_result stream_op_put(const struct br_cuda *cuda, const struct br_
     if (result == BR_CUDA_SUCCESS && plan->recv)
         result = cuda->copy_async((uintptr_t)plan->recv, memory + plan->recv_at, plan->recv_bytes,
                                   stream);
-    if (result == BR_CUDA_SUCCESS)
-        result = cuda->stream_write_32(stream, idle, op->sequence, 0);
     return result;
+}
+
+/* As if all events had happened. */
+static void stream_op_end(const struct br_cuda *cuda, const struct br_stream_op *op, void *stream)
+{
+    br_cuda_pointer ready, idle;
+
+    if (stream_op_find(cuda, &op->words->ready, &ready) == BR_CUDA_SUCCESS &&
+        stream_op_find(cuda, &op->words->idle, &idle) == BR_CUDA_SUCCESS &&
+        cuda->stream_write_32(stream, ready, op->sequence, 0) == BR_CUDA_SUCCESS)
+        cuda->stream_write_32(stream, idle, op->sequence, 0);
+}
+
+/* 0, or a negative errno with a message. */
+static int stream_op_put(const struct br_cuda *cuda, struct br_stream_op *op,
+                         const struct br_stream_op_plan *plan, bool *taken)
+{
+    br_cuda_pointer idle;
+    br_cuda_result result = stream_op_find(cuda, &op->words->idle, &idle);
+    int rc;
+
+    if (result == BR_CUDA_SUCCESS && plan->put) {
+        *taken = true; /* what it has put when it fails is not known */
+        rc = plan->put(op, plan->stream, plan->context);
+        if (rc) { /* what it has put runs, and then the operation is idle */
+            stream_op_end(cuda, op, plan->stream);
+            return rc;
+        }
+    } else if (result == BR_CUDA_SUCCESS) {
+        result = stream_op_put_copies(cuda, op, plan, taken);
+    }
+    if (result == BR_CUDA_SUCCESS)
+        result = cuda->stream_write_32(plan->stream, idle, op->sequence, 0);
+    return result == BR_CUDA_SUCCESS
+               ? 0
+               : br_cuda_error(cuda, result, "what an operation puts into the stream");
 }
 
 static int stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan *plan,
@@ -358,18 +396,18 @@ static int stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_
 
     if (rc)
         return rc;
-    op->sequence++;
+    op->first = op->sequence;
+    op->sequence += plan->put ? plan->events : 1;
+    op->put = 0;
     result = try_waiting(ops, plan->stream);
-    if (result == BR_CUDA_SUCCESS)
-        result = stream_op_put(cuda, op, plan, &taken);
+    rc = result == BR_CUDA_SUCCESS ? stream_op_put(cuda, op, plan, &taken)
+                                   : br_cuda_error(cuda, result, "a wait in the stream");
     br_cuda_leave(cuda);
-    if (result == BR_CUDA_SUCCESS)
-        return 0;
-    if (taken)
-        br_stream_op_release(op); /* and it is never idle again */
-    else
-        op->sequence--;
-    return br_cuda_error(cuda, result, "what an operation puts into the stream");
+    if (rc && taken)
+        br_stream_op_release(op); /* of copies it is never idle again */
+    else if (rc)
+        op->sequence = op->first;
+    return rc;
 }
 
 int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan *plan,
@@ -387,6 +425,9 @@ int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan
         rc = check_capture(ops->cuda, plan->stream);
     if (!rc)
         rc = look_at_stream(ops->cuda, plan->stream, &context, &primary);
+    if (!rc && plan->put && context != plan->owner)
+        rc = br_error(EINVAL, "the stream is not of the GPU's primary context, or of another GPU "
+                              "than the memory");
     *out = rc ? NULL : stream_op_take(ops, primary, bytes, &rc);
     return *out ? stream_op_begin(ops, plan, context, *out) : rc;
 }
@@ -398,10 +439,67 @@ void *br_stream_op_memory(const struct br_stream_op *op)
 
 bool br_stream_op_arrived(const struct br_stream_op *op)
 {
-    return atomic_load_explicit(&op->words->ready, memory_order_acquire) == op->sequence;
+    return br_stream_op_happened(op) > 0;
+}
+
+uint32_t br_stream_op_happened(const struct br_stream_op *op)
+{
+    return atomic_load_explicit(&op->words->ready, memory_order_acquire) - op->first;
+}
+
+uint32_t br_stream_op_events(const struct br_stream_op *op)
+{
+    return op->sequence - op->first;
+}
+
+void br_stream_op_let(struct br_stream_op *op, uint32_t event)
+{
+    atomic_store_explicit(&op->words->done, op->first + event, memory_order_release);
 }
 
 void br_stream_op_release(struct br_stream_op *op)
 {
     atomic_store_explicit(&op->words->done, op->sequence, memory_order_release);
+}
+
+/* ---- for plan.put ---------------------------------------------------------------------------- */
+
+static int put_result(const struct br_cuda *cuda, br_cuda_result result)
+{
+    return result == BR_CUDA_SUCCESS
+               ? 0
+               : br_cuda_error(cuda, result, "a word that an operation's stream writes or awaits");
+}
+
+int br_stream_op_put_event(struct br_stream_op *op, void *stream)
+{
+    br_cuda_pointer ready;
+    br_cuda_result result = stream_op_find(op->cuda, &op->words->ready, &ready);
+
+    if (result == BR_CUDA_SUCCESS)
+        result = op->cuda->stream_write_32(stream, ready, op->first + ++op->put, 0);
+    return put_result(op->cuda, result);
+}
+
+int br_stream_op_put_wait(const struct br_stream_op *op, void *stream, uint32_t event)
+{
+    const struct br_stream_mark mark = br_stream_op_mark(op, event);
+
+    return br_stream_op_put_wait_for(&mark, stream);
+}
+
+int br_stream_op_put_wait_for(const struct br_stream_mark *mark, void *stream)
+{
+    const struct br_stream_op *op = mark->op;
+    br_cuda_pointer done;
+    br_cuda_result result = stream_op_find(op->cuda, &op->words->done, &done);
+
+    if (result == BR_CUDA_SUCCESS)
+        result = op->cuda->stream_wait_32(stream, done, mark->value, BR_CUDA_WAIT_GEQ);
+    return put_result(op->cuda, result);
+}
+
+struct br_stream_mark br_stream_op_mark(const struct br_stream_op *op, uint32_t event)
+{
+    return (struct br_stream_mark){op, op->first + event};
 }

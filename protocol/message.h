@@ -109,6 +109,7 @@ enum br_call_by {
     BR_CALL_EITHER,  /* the ranks are about to find out (GPU memory of one host) */
     /* messages, as the ranks have found out: others may be at BR_CALL_EITHER still */
     BR_CALL_ASKED,
+    BR_CALL_STREAM, /* the streams of the ranks, in the memory of their GPUs */
 };
 
 /* WAITING of a collective: the call that it is about, for the error message. */

@@ -123,7 +123,7 @@ struct br_call br_waiting_described(const struct br_message *m)
                             .collective = b->collective,
                             .type = b->type,
                             .reduction = b->reduction,
-                            .by = b->by <= BR_CALL_ASKED ? b->by : BR_CALL_UNKNOWN,
+                            .by = b->by <= BR_CALL_STREAM ? b->by : BR_CALL_UNKNOWN,
                             .count = b->total};
 }
 

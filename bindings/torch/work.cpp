@@ -83,6 +83,7 @@ void Operation::begin()
         return;
     }
     stream_ = stream;
+    options.all_on_gpu = 1; /* as PyTorch demands that all ranks call with tensors of one kind */
     /* Its end may come, and be told by another thread, while it is being submitted. finish(), which
      * drops what follows and what is kept, waits for this: both are used until the last line. */
     const std::lock_guard<std::mutex> submitting(lock_);

@@ -155,6 +155,7 @@ void br_api_apply_options(const struct braid_comm *comm, const struct braid_opti
     op->wait = (uint64_t)options->wait_ms * BR_MS;
     op->done = options->done;
     op->done_context = options->context;
+    op->all_on_gpu = options->all_on_gpu;
     op->by_rank |= options->order == BRAID_ORDER_RANKS;
     trace =
         options->title ? atomic_load_explicit(&comm->context->trace, memory_order_acquire) : NULL;

@@ -20,6 +20,7 @@
 
 struct br_group;
 struct br_shm_executor;
+struct br_stream_local;
 
 struct braid_comm {
     struct br_context *context;
@@ -36,8 +37,9 @@ struct braid_comm {
     uint64_t operations, failed_operations; /* ended */
     /* collectives that wait for a stream, and those behind them (stream.c) */
     struct br_list deferred;
-    struct br_executor stream_order; /* which keeps those */
-    struct br_list node;             /* of those that have been finalized (comm.c) */
+    struct br_executor stream_order;      /* which keeps those */
+    struct br_stream_local *stream_local; /* NULL: all-reduces in streams are staged */
+    struct br_list node;                  /* of those that have been finalized (comm.c) */
 };
 
 /* What is wrong with a communicator that br_comm_check() refuses. */

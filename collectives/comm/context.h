@@ -44,10 +44,13 @@ struct br_ipc;
 struct br_offload;
 struct br_store;
 struct br_stream_ops;
+struct br_stream_peers;
 struct br_trace;
 struct br_worker;
 
 #define BR_HANDLE_PLACES 1024u
+/* So many communicators at most keep all-reduces in streams on the GPUs (stream_local.h). */
+#define BR_STREAM_PEERS 16
 
 /* Where a handle stands of a call that needs no operation (handles.c, note 3). */
 struct br_handle_place {
@@ -81,6 +84,9 @@ struct br_context {
     /* the level between hosts of such memory; NULL: there is none */
     struct br_gpu_hosts *gpu_hosts;
     struct br_stream_ops *stream_ops; /* of operations on streams; under its own lock */
+    /* memory for those that stay on GPUs, of all communicators, to the end of the job */
+    struct br_stream_peers *stream_peers[BR_STREAM_PEERS];
+    int n_stream_peers; /* under stream_lock */
     /* of putting operations into streams and of opening GPUs; taken before `lock` */
     pthread_mutex_t stream_lock;
     /* a bit each: for copies, and where they can be, for reductions */

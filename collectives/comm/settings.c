@@ -211,7 +211,9 @@ static int read_gpus(struct br_settings *s)
     if (!rc)
         rc = br_env_choice("BRAID_GPU_DIRECT", direct, 1, &choice);
     s->gpu_direct = !rc && choice;
-    return rc;
+    return rc ? rc
+              : br_env_bytes("BRAID_GPU_STREAM_BYTES", 0, (uint64_t)16 << 30, 64u << 20,
+                             &s->gpu_stream_bytes);
 }
 
 static int comm_settings_read_text(const char *given, const char *name, const char *fallback,

@@ -70,11 +70,12 @@ struct br_settings {
     /* of threads that wait in a call, where ranks share cores; under the context's lock */
     struct br_cpu_affinity cpu_affinity;
     struct br_contention contention;
-    int pin_cpu;          /* -1: not pinned */
-    uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
-    int gpu_reduce;       /* enum br_gpu_reduce */
-    int order;            /* enum braid_order, of calls that name none */
-    bool gpu_direct;      /* NICs may read and write memory of GPUs themselves */
+    int pin_cpu;               /* -1: not pinned */
+    uint64_t cache_bytes;      /* that the registration cache may pin; 0: there is none */
+    int gpu_reduce;            /* enum br_gpu_reduce */
+    int order;                 /* enum braid_order, of calls that name none */
+    uint64_t gpu_stream_bytes; /* of a GPU, for all-reduces in streams (stream_local.h); 0: none */
+    bool gpu_direct;           /* NICs may read and write memory of GPUs themselves */
 };
 
 /* Fills *settings from config (NULL: nothing is given), environment and defaults. May block on the

@@ -13,9 +13,12 @@ static void call_describe(const struct br_call *call, bool path, char *text, siz
     enum br_collective collective = (enum br_collective)(call->collective & ~BR_CALL_UNEVEN);
     const char *name = uneven ? br_collective_uneven_name(collective) : NULL;
     char root[24] = "", reduction[24] = "", count[24] = "";
-    static const char *const by[] = {"", " by messages", " in shared memory",
+    static const char *const by[] = {"",
+                                     " by messages",
+                                     " in shared memory",
                                      " by GPU memory or messages",
-                                     " by messages, for want of GPU memory"};
+                                     " by messages, for want of GPU memory",
+                                     " in streams, all on GPUs"};
 
     known = collective < BR_COLLECTIVES;
     if (!name)
@@ -30,11 +33,11 @@ static void call_describe(const struct br_call *call, bool path, char *text, siz
         snprintf(reduction, sizeof reduction, " (%s)",
                  br_reduction_name((enum braid_reduction)call->reduction));
     if (known && collective == BR_BARRIER)
-        snprintf(text, bytes, "barrier%s", path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
+        snprintf(text, bytes, "barrier%s", path && call->by <= BR_CALL_STREAM ? by[call->by] : "");
     else
         snprintf(text, bytes, "%s of %s%s%s%s%s", name, count,
                  br_type_name((enum braid_type)call->type), reduction, root,
-                 path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
+                 path && call->by <= BR_CALL_STREAM ? by[call->by] : "");
 }
 
 /* The first thing in which they differ that explains the others. */

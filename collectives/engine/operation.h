@@ -53,6 +53,7 @@ enum br_shm_role {
     /* an all-reduce that may be run on the GPUs of the host (gpu_local.h); shm_staging has what is
      * under way there */
     BR_SHM_ROLE_GPU_LOCAL,
+    BR_SHM_ROLE_STREAM, /* its stream combines the values (stream_local.h) */
     BR_SHM_ROLE_ENGINE, /* the engine's, behind one of these */
 };
 
@@ -172,6 +173,9 @@ struct br_operation {
     struct br_operation *parent;
     /* what stands in a stream for this operation (gpu/stream.c); NULL: it is not on a stream */
     struct br_stream_op *stream_op;
+    /* braid_options.all_on_gpu; and its stream combines the values on the GPUs of the host
+     * (gpu/stream_local.h), so that executors only tell its events */
+    bool all_on_gpu, stays_on_gpu;
     /* Called when it has ended, under the lock, in place of telling a caller; it may give the
      * operation back. NULL: a caller waits for it, or will. */
     void (*completed)(struct br_operation *op);

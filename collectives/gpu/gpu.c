@@ -22,6 +22,7 @@
 #include "collectives/gpu/gpu_local.h"
 #include "collectives/gpu/gpudirect.h"
 #include "collectives/gpu/stream.h"
+#include "collectives/gpu/stream_local.h"
 #include "collectives/schedule/type.h"
 #include "collectives/shm/executor.h"
 #include "gpu/ipc.h"
@@ -29,6 +30,7 @@
 #include "gpu/pointer.h"
 #include "gpu/reduce.h"
 #include "gpu/stream_op.h"
+#include "gpu/stream_peers.h"
 
 static bool gpu_may_share(const struct br_context *context)
 {
@@ -87,8 +89,24 @@ static void gpu_close_streams(struct br_context *context)
                      context->rank);
         br_copier_set_all_lost(context->copier);
     }
+    while (context->n_stream_peers)
+        br_stream_peers_destroy(context->stream_peers[--context->n_stream_peers],
+                                !br_stream_ops_idle(context->stream_ops));
     br_stream_ops_destroy(context->stream_ops);
     pthread_mutex_destroy(&context->stream_lock);
+}
+
+bool br_streams_wait_and_block(struct br_context *context, uint64_t timeout)
+{
+    uint64_t until = br_clock_now() + timeout;
+    const struct timespec nap = {0, 50000};
+
+    while (!br_streams_block(context)) {
+        if (br_clock_now() > until)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
 }
 
 /* ---- where values are combined --------------------------------------------------------------- */
@@ -222,6 +240,8 @@ static int gpu_add_executors(struct braid_comm *comm)
 
     if (!rc && br_gpu_found())
         br_stream_order_init(comm);
+    if (!rc && comm->shm && comm->shm->guest)
+        rc = br_stream_local_create(comm);
     return rc;
 }
 
@@ -229,6 +249,7 @@ static void gpu_remove_executors(struct braid_comm *comm)
 {
     if (comm->shm)
         br_gpu_local_destroy(comm->shm->guest);
+    br_stream_local_destroy(comm);
 }
 
 const struct br_gpu_ops br_gpu_cuda = {.probe = br_gpu_look,

@@ -21,6 +21,7 @@
 #include "gpu/ipc.h"
 #include "gpu/kernels.h"
 #include "gpu/offload.h"
+#include "gpu/stream_op.h"
 
 /* In the order of their coming. */
 enum stage {
@@ -62,10 +63,13 @@ static bool gpu_local_takes(struct br_executor *executor, struct br_operation *o
 
     if (asks && gpu_local->gpu_hosts) /* which add up the sums of hosts: not in the ranks' order */
         asks = gpu_local_uses_hosts(op) && !op->by_rank;
+    asks |= op->stays_on_gpu;
     if (gpu_local->context->worker->failed || op->kind != BR_OPERATION_COLLECTIVE ||
         (!asks && br_list_empty(&gpu_local->shm->queue)))
         return false;
-    op->shm_role = asks ? BR_SHM_ROLE_GPU_LOCAL : BR_SHM_ROLE_ENGINE;
+    op->shm_role = op->stays_on_gpu ? BR_SHM_ROLE_STREAM
+                   : asks           ? BR_SHM_ROLE_GPU_LOCAL
+                                    : BR_SHM_ROLE_ENGINE;
     op->shm_staging.has_ended = false;
     br_list_init(&op->shm_staging.batch.node);
     return true;
@@ -303,6 +307,35 @@ static int gpu_local_next(struct br_gpu_local *gpu_local, struct br_shm_executor
     }
 }
 
+/* Of an operation that its stream carries out: each event is a round, after which the streams of
+ * all ranks pass the waits for it. */
+static int gpu_local_pass_events(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
+                                 const struct br_operation *op, uint64_t now)
+{
+    uint32_t events = br_stream_op_events(op->stream_op);
+    int rc;
+
+    while ((uint32_t)gpu_local->phase < events) {
+        if (!shm->published) {
+            if (br_stream_op_happened(op->stream_op) <= (uint32_t)gpu_local->phase ||
+                !br_shm_round_publish(shm, op, NULL, 0))
+                return GPU_LOCAL_WAITS;
+            shm->published = true;
+        }
+        if (br_shm_round_waits_for(shm, op) >= 0)
+            return GPU_LOCAL_WAITS;
+        rc = br_shm_round_check(shm, op, true);
+        if (rc)
+            return rc;
+        shm->published = false;
+        br_stream_op_let(op->stream_op, (uint32_t)++gpu_local->phase);
+        gpu_local->event_at = now;
+    }
+    gpu_local->phase = TELL;
+    shm->operations++;
+    return GPU_LOCAL_ENDED;
+}
+
 /* As far as it goes now: GPU_LOCAL_*, or a negative errno with a message. */
 static int gpu_local_run(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
                          struct br_operation *op)
@@ -351,8 +384,9 @@ static int gpu_local_step(struct br_executor *executor, uint64_t now)
             gpu_local_fail(shm, op);
         return !w->fail_due;
     }
-    rc = op->shm_role == BR_SHM_ROLE_ENGINE ? GPU_LOCAL_TO_ENGINE
-                                            : gpu_local_run(gpu_local, shm, op);
+    rc = op->shm_role == BR_SHM_ROLE_ENGINE   ? GPU_LOCAL_TO_ENGINE
+         : op->shm_role == BR_SHM_ROLE_STREAM ? gpu_local_pass_events(gpu_local, shm, op, now)
+                                              : gpu_local_run(gpu_local, shm, op);
     if (rc <= 0)
         return rc;
     br_shm_executor_leave(shm, op);
@@ -371,7 +405,12 @@ static bool gpu_local_waits_for(const struct br_executor *executor, const struct
         br_container_of(gpu_local->shm->queue.next, struct br_operation, node);
     int phase = gpu_local->phase;
 
-    if (br_staging_shm_gpu(first))
+    if (first->shm_role == BR_SHM_ROLE_STREAM) {
+        if (gpu_local->shm->published)
+            return false; /* for another rank */
+        snprintf(text, bytes, "%s in a stream of a GPU",
+                 first == op ? "its work" : "an earlier operation");
+    } else if (br_staging_shm_gpu(first))
         snprintf(text, bytes, "a reduction on GPU %d", br_staging_shm_gpu(first) - 1);
     else if (phase == ASKS || phase == CROSSES)
         snprintf(text, bytes, "%s part between hosts",
@@ -379,6 +418,20 @@ static bool gpu_local_waits_for(const struct br_executor *executor, const struct
     else
         return false;
     return true;
+}
+
+/* Between two events of a stream mostly tens of microseconds pass, in which the worker does not
+ * sleep; it looks less often the longer it has waited. */
+static uint64_t gpu_local_due(const struct br_executor *executor, uint64_t now)
+{
+    const struct br_gpu_local *gpu_local = gpu_local_of(executor);
+    const struct br_operation *op =
+        br_container_of(gpu_local->shm->queue.next, struct br_operation, node);
+    uint64_t look = (now - gpu_local->event_at) / 16;
+
+    if (op->shm_role != BR_SHM_ROLE_STREAM || look > BR_SHM_POLL_NS)
+        return now + BR_SHM_POLL_NS;
+    return now + (look < BR_STAGING_POLL_NS ? 0 : look);
 }
 
 void br_gpu_local_hosts_ended(struct br_operation *part)
@@ -396,7 +449,8 @@ int br_gpu_local_create(struct br_shm_executor *shm)
     static const struct br_executor_ops ops = {.takes = gpu_local_takes,
                                                .submit = gpu_local_submit,
                                                .step = gpu_local_step,
-                                               .waits_for = gpu_local_waits_for};
+                                               .waits_for = gpu_local_waits_for,
+                                               .due = gpu_local_due};
     struct br_gpu_local *gpu_local = calloc(1, sizeof *gpu_local);
 
     if (!gpu_local)

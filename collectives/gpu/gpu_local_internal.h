@@ -27,7 +27,10 @@ struct br_gpu_local {
     struct br_shm_executor *shm; /* The executor of the shared segment whose guest this is. */
     struct br_context *context;
     struct br_gpu_hosts *gpu_hosts; /* NULL when all ranks are on this host. */
-    int phase;                      /* enum stage of gpu_local.c. */
+    /* enum stage of gpu_local.c; of an operation that its stream carries out: the events that have
+     * happened on all ranks, the last one at event_at (ns). */
+    int phase;
+    uint64_t event_at;
     bool refused;       /* A descriptor or a mapping has failed: this rank shares nothing. */
     bool has_mapped;    /* The operation holds mappings (br_ipc_retain()). */
     bool warned_handle; /* The warning that memory has no handle has been logged. */

@@ -16,6 +16,7 @@
 #include "collectives/comm/progress.h"
 #include "collectives/engine/engine.h"
 #include "collectives/engine/operation.h"
+#include "collectives/gpu/stream_local.h"
 #include "protocol/worker.h"
 #include "gpu/stream_op.h"
 #include "gpu/pointer.h"
@@ -96,7 +97,7 @@ static void use_host_memory(struct br_operation *op, const struct br_stream_op_p
     op->send_gpu = op->recv_gpu = 0;
 }
 
-static int begin_and_submit(struct br_operation *op, void *stream)
+static int begin_copies(struct br_operation *op, void *stream)
 {
     /* Sides of one size are in place, as any collective allows that. Between blocks whose places
      * the program says are elements of its own. */
@@ -112,9 +113,17 @@ static int begin_and_submit(struct br_operation *op, void *stream)
         .recv_kept = scattered};
     int rc = br_stream_op_begin(op->comm->context->stream_ops, &plan, &op->stream_op);
 
+    if (!rc)
+        use_host_memory(op, &plan);
+    return rc;
+}
+
+static int begin_and_submit(struct br_operation *op, void *stream)
+{
+    int rc = op->stays_on_gpu ? br_stream_local_begin(op, stream) : begin_copies(op, stream);
+
     if (rc)
         return rc;
-    use_host_memory(op, &plan);
     op->completed = stream_op_completed;
     op->released = true; /* nobody will take its result */
     br_progress_submit(op);
@@ -127,6 +136,8 @@ int br_stream_submit(struct br_operation *op, void *stream)
     int rc = braid_comm_error(op->comm);
 
     rc = rc ? br_error_prefix(-ECANCELED, "the communicator has failed before: ") : br_gpu_check();
+    if (!rc)
+        rc = br_stream_local_choose(op);
     pthread_mutex_lock(
         /* operations are submitted in the order in which they are in the stream */
         &context->stream_lock);

@@ -4,6 +4,7 @@
 #define BR_COLLECTIVES_GPU_STREAM_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct braid_comm;
 struct br_context;
@@ -25,6 +26,9 @@ void br_stream_order_init(struct braid_comm *comm);
  * Returns true when no operation is in a stream; then none is put there until br_streams_unblock().
  * Does not block. */
 bool br_streams_block(struct br_context *context);
+/* The same, but waits for that for up to `timeout` ns. In the program's thread, not under the lock
+ * (gpu.c). */
+bool br_streams_wait_and_block(struct br_context *context, uint64_t timeout);
 /* Ends what br_streams_block() has begun by returning true. */
 void br_streams_unblock(struct br_context *context);
 

@@ -23,9 +23,8 @@
 #include "collectives/shm/split.h"
 #include "transport/shm/shm.h"
 
-#define PATIENCE         (100 * BR_MS) /* then an operation tells those that it waits for */
-#define SAY_AGAIN        BR_SEC
-#define POLL_INTERVAL_NS (50 * BR_US) /* while nobody looks at the segment all the time */
+#define PATIENCE  (100 * BR_MS) /* then an operation tells those that it waits for */
+#define SAY_AGAIN BR_SEC
 
 /* ---- sharing --------------------------------------------------------------------------------- */
 
@@ -411,8 +410,9 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 {
     size_t bytes;
 
-    if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) || op->collective == BR_SCAN ||
-        op->collective == BR_EXSCAN || (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
+    if (op->kind != BR_OPERATION_COLLECTIVE || op->stays_on_gpu || br_blocks_uneven(op) ||
+        op->collective == BR_SCAN || op->collective == BR_EXSCAN ||
+        (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
         return false;
     bytes = br_shm_round_block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
     return bytes <= executor_limit(shm, op->collective) ||
@@ -466,7 +466,11 @@ static uint64_t shm_oldest(const struct br_executor *executor)
 /* The shared segment has no descriptor to wait for. */
 static uint64_t shm_due(const struct br_executor *executor, uint64_t now)
 {
-    return br_list_empty(&shm_of(executor)->queue) ? UINT64_MAX : now + POLL_INTERVAL_NS;
+    const struct br_shm_executor *shm = shm_of(executor);
+
+    if (br_list_empty(&shm->queue))
+        return UINT64_MAX;
+    return shm->guest ? shm->guest->ops->due(shm->guest, now) : now + BR_SHM_POLL_NS;
 }
 
 static const struct br_executor_ops ops = {.takes = shm_takes,

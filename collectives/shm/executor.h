@@ -14,6 +14,7 @@
 #ifndef BR_COLLECTIVES_SHM_EXECUTOR_H
 #define BR_COLLECTIVES_SHM_EXECUTOR_H
 
+#include "base/clock.h"
 #include "collectives/engine/executor.h"
 #include "collectives/engine/operation.h"
 #include "collectives/shm/coll.h"
@@ -37,6 +38,9 @@
  * directly. Whatever else the ranks call waits for their end, so what is longer goes to the
  * engine. */
 #define BR_SHM_ROUNDS_BYTES (8u << 20)
+
+/* How often the segment is looked at while nobody does so all the time. */
+#define BR_SHM_POLL_NS (50 * BR_US)
 
 struct braid_comm;
 struct br_group;

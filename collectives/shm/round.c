@@ -186,7 +186,8 @@ static void round_combine(const struct br_shm_executor *shm, const struct br_ope
 /* root counts where there is one, as elsewhere it is the same (0). */
 uint16_t br_shm_round_digest(const struct br_operation *op)
 {
-    uint64_t words[] = {(uint64_t)op->collective << 32 | (uint64_t)op->type,
+    uint64_t words[] = {(uint64_t)op->stays_on_gpu << 63 | (uint64_t)op->collective << 32 |
+                            (uint64_t)op->type,
                         br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
                         (uint64_t)op->root, op->sequence, op->count};
 
@@ -195,7 +196,9 @@ uint16_t br_shm_round_digest(const struct br_operation *op)
 
 struct br_call br_shm_round_call(const struct br_operation *op)
 {
-    return br_call_of(op, op->shm_role == BR_SHM_ROLE_GPU_LOCAL ? BR_CALL_EITHER : BR_CALL_SHARED);
+    return br_call_of(op, op->stays_on_gpu                        ? BR_CALL_STREAM
+                          : op->shm_role == BR_SHM_ROLE_GPU_LOCAL ? BR_CALL_EITHER
+                                                                  : BR_CALL_SHARED);
 }
 
 int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op, bool all)

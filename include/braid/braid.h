@@ -359,6 +359,10 @@ struct braid_options {
     /* the operation's name in the timeline (BRAID_TRACE), up to 63 letters, which the call copies;
      * NULL: what it does, as "allreduce". Only for people */
     const char *title;
+    /* braid_allreduce_on_stream(): 1 promises that every rank of the communicator makes this call,
+     * in a stream, with memory of a GPU, as NCCL demands it: see there. The same on every rank.
+     * Elsewhere not read */
+    int all_on_gpu;
 };
 
 /*

@@ -70,6 +70,25 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
                               const struct braid_options *options, void *stream);
 
 /*
+ * braid_options.all_on_gpu, of braid_allreduce_on_stream(): 1 promises that all ranks of the
+ * communicator make this call in a stream, with send and recv in the memory of one GPU, of its
+ * primary context (cudart's) or of a pool. Where they are on one host and can share memory
+ * (doc/gpu.md), values of 1 MiB and more are then combined on the GPUs, and no byte passes through
+ * host memory. Elsewhere, and where there is no kernel for type and reduction or options->algorithm
+ * is given, nothing changes. All ranks have the same bits as without a stream.
+ *
+ * The first such call of a communicator waits for the other ranks, and until no operation of this
+ * process stands in a stream: no kernel before one may wait for what the program does after the
+ * call. It allocates memory of the GPU (BRAID_GPU_STREAM_BYTES, 64 MiB), which is kept to the end
+ * of the job. It must not be made between braid_group_start() and braid_group_end(). All these
+ * calls of a communicator are on one GPU of this rank, in streams of its primary context.
+ *
+ * Further errors: -EINVAL: this rank's memory or stream is not what was promised. If another rank
+ * breaks the promise, by host memory, a call without a stream or without the option, the
+ * communicator fails with -EPROTO on all ranks.
+ */
+
+/*
  * The other collectives in a stream. What braid_allreduce_on_stream() says of the stream, of
  * memory, order, deadlines and errors holds for all of them; buffers, counts and roots are those of
  * the calls of braid.h, in place included, with all of a buffer that the call reads or writes on

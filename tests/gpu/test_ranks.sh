@@ -39,4 +39,7 @@ if [[ ! -s $BRAID_BUILD/gpu/reduce.fatbin ]]; then
     exit 0
 fi
 # The fake GPU runs its streams in a thread of its own, as a real one does asynchronously.
-FAKE_CUDA=thread BRAID_BACKEND=tcp runs 2 '^order: 6 .* 2 ranks' stream
+export FAKE_CUDA=thread
+BRAID_BACKEND=tcp runs 2 '^order: 14 .* 2 ranks.* 0\.0 MB' stream
+BRAID_BACKEND=shm BRAID_GPU_REDUCE=auto runs 2 '^order: 14 .* 2 ranks.* [1-9][0-9.]* MB' stream
+BRAID_BACKEND=shm BRAID_GPU_REDUCE=auto runs 2 '^ +1024( +[0-9]+){4} +[1-9]' streams --mib 1

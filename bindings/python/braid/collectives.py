@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     algorithm: str  #: "ring", "direct", ...; the same on every rank
     order: str  #: "ranks": values are combined in the order of the ranks, the same bits whatever size and algorithm
     timeout: float  #: deadline in seconds, from submission; default: the communicator's
+    all_on_gpu: int  #: allreduce with stream=: 1 promises that all ranks call it so, with memory of a GPU (include/braid/gpu.h)
     title: str  #: what the timeline (doc/trace.md) calls it; up to 63 letters
 
 
