@@ -82,6 +82,8 @@ bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *
             memcpy(out, (const uint8_t *)op->send + from, bytes);
         if (direct->outcome != BR_SHM_READ)
             return true;
+        if (rank != coll->rank)
+            *direct->read_bytes += bytes;
         left -= bytes;
         direct->bytes_done += bytes;
         if (direct->bytes_done == block) {

@@ -33,6 +33,7 @@ struct br_shm_direct {
     uint32_t ranks_done;
     size_t bytes_done;
     enum br_shm_outcome outcome;
+    uint64_t *read_bytes; /* grows by what is read in other processes; not owned */
 };
 
 /* What a rank publishes in the first round. */

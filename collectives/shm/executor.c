@@ -505,6 +505,7 @@ int br_shm_executor_create(struct braid_comm *comm)
         return rc;
     }
     shm->direct.token = token;
+    shm->direct.read_bytes = &comm->context->worker->counters.mapped_bytes;
     shm->split_bytes = br_shm_coll_said(&shm->coll, BR_SHM_COLL_SPLIT_BYTES);
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     if (!comm->context->crowded)

@@ -26,6 +26,7 @@
 
 static struct br_shm_executor locals[N];
 static int32_t in[N][64], out[N][N * 64];
+static uint64_t read_bytes[N]; /* directly */
 
 static int job_ranks[N] = {4, 7, 1};
 static struct br_group group = {.number = 5, .size = N, .ranks = job_ranks};
@@ -37,6 +38,7 @@ static int open_segment(void **state)
     (void)state;
     memset(locals, 0, sizeof locals);
     memset(out, 0xee, sizeof out);
+    memset(read_bytes, 0, sizeof read_bytes);
     for (uint32_t r = 0; r < N; r++) {
         struct br_shm_executor *shm = &locals[r];
 
@@ -47,7 +49,8 @@ static int open_segment(void **state)
         shm->max_copied_bytes = 8192;
         shm->max_reduce_bytes = 6144;
         shm->max_spread_bytes = shm->max_exchange_bytes = 1u << 20;
-        shm->direct = (struct br_shm_direct){.allowed = true, .token = 77 + r};
+        shm->direct =
+            (struct br_shm_direct){.allowed = true, .token = 77 + r, .read_bytes = &read_bytes[r]};
         shm->split_bytes = SIZE_MAX;
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
@@ -602,7 +605,7 @@ static void complete__direct(void **state)
     (void)state;
     for (size_t c = 0; c < 2; c++) {
         struct br_operation ops[N];
-        uint64_t before = locals[0].epoch;
+        uint64_t before = locals[0].epoch, read = read_bytes[0], block;
 
         make_large(ops, collectives[c], false, LARGE);
         run_large(ops);
@@ -610,6 +613,8 @@ static void complete__direct(void **state)
         free_large(ops);
         assert_int_equal(locals[0].epoch - before, BR_SHM_DIRECT_ROUNDS);
         assert_true(locals[0].direct.allowed);
+        block = LARGE * sizeof(int32_t);
+        assert_int_equal(read_bytes[0] - read, c ? block : (N - 1) * block); /* the root is 1 */
     }
 }
 
