@@ -20,7 +20,7 @@ static void structs__as_of_1_0(void **state)
 {
     (void)state;
     assert_int_equal(sizeof(struct braid_config), 120);
-    assert_int_equal(sizeof(struct braid_options), 72);
+    assert_int_equal(sizeof(struct braid_options), 80);
     assert_int_equal(sizeof(struct braid_received), 32);
     assert_int_equal(sizeof(struct braid_notification), 24);
     assert_int_equal(sizeof(struct braid_stats), 416);
