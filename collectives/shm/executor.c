@@ -217,6 +217,7 @@ int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_o
 
 /* An operation of this rank, by one of its rounds that not all ranks have published. */
 struct begun {
+    const struct br_group *group;
     uint64_t sequence;
     uint16_t check;
     struct br_call call;
@@ -224,7 +225,8 @@ struct begun {
 
 static struct begun executor_begun(const struct br_shm_executor *shm, uint64_t epoch)
 {
-    struct begun begun = {.sequence = shm->sequences[epoch % BR_SHM_COLL_DEPTH],
+    struct begun begun = {.group = shm->rounds_of[epoch % BR_SHM_COLL_DEPTH].group,
+                          .sequence = shm->rounds_of[epoch % BR_SHM_COLL_DEPTH].sequence,
                           .check = br_shm_coll_check(&shm->coll, shm->rank, epoch)};
 
     memcpy(&begun.call, br_shm_coll_description(&shm->coll, shm->rank, epoch), sizeof begun.call);
@@ -233,13 +235,14 @@ static struct begun executor_begun(const struct br_shm_executor *shm, uint64_t e
 
 void br_shm_executor_report(struct br_shm_executor *shm)
 {
-    if (shm->reported < shm->coll.floor)
-        shm->reported = shm->coll.floor;
+    if (shm->reported + BR_SHM_COLL_DEPTH < shm->epoch)
+        shm->reported = shm->epoch - BR_SHM_COLL_DEPTH; /* what is older, all have published */
     while (shm->reported < shm->epoch) {
         struct begun begun = executor_begun(shm, ++shm->reported);
 
-        br_worker_begins(shm->context->worker, shm->group->number, begun.sequence, begun.check,
-                         &begun.call);
+        if (shm->reported > shm->coll.floor || begun.group != shm->group)
+            br_worker_begins(shm->context->worker, begun.group->number, begun.sequence,
+                             begun.check, &begun.call);
     }
 }
 
@@ -349,7 +352,7 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
         if (missing > shm->epoch || (shm->published && !br_shm_round_needs(shm, first, r)))
             continue;
         begun = executor_begun(shm, missing); /* what that rank, which is behind, is to call next */
-        br_worker_waits_for(w, br_group_in_job(shm->group, (int)r), shm->group->number,
+        br_worker_waits_for(w, br_group_in_job(shm->group, (int)r), begun.group->number,
                             begun.sequence, begun.check, &begun.call);
     }
 }

@@ -76,9 +76,14 @@ struct br_shm_executor {
     struct br_list queue;
     uint64_t next_deadline; /* no later than that of any in the queue */
     uint64_t operations;
-    /* The number of the operation of each of the last rounds; reported: the worker knows of those
-     * up to this round that they have begun. */
-    uint64_t sequences[BR_SHM_COLL_DEPTH], reported;
+    /* What each of the last rounds is of: the operation's number, and its group, which is larger
+     * than the segment's where that has the ranks of one of several hosts (gpu_local.h). reported:
+     * the worker knows of those up to this round that they have begun. */
+    struct {
+        const struct br_group *group;
+        uint64_t sequence;
+    } rounds_of[BR_SHM_COLL_DEPTH];
+    uint64_t reported;
     uint64_t watched_sequence; /* 1 + that of the operation that waits */
     uint64_t notify_at;        /* ns: when to tell the ranks that it waits for */
     /* An executor that has rounds on the shared segment as well (gpu_local.h): its operations stand
@@ -129,7 +134,7 @@ int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_o
 void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op,
                            uint64_t now);
 /* Before the engine begins an operation: tells the worker what this rank has published since, and
- * not every other one. */
+ * not every other rank of the group. */
 void br_shm_executor_report(struct br_shm_executor *shm);
 /* Writes what op, on the short way or in the queue, waits for: "rank 2 (level 0, device shm0)",
  * "copies of GPU 0". Returns text. */

@@ -229,7 +229,8 @@ static void round_show(struct br_shm_executor *shm, const struct br_operation *o
     struct br_call call = br_shm_round_call(op);
 
     shm->epoch++;
-    shm->sequences[shm->epoch % BR_SHM_COLL_DEPTH] = op->sequence;
+    shm->rounds_of[shm->epoch % BR_SHM_COLL_DEPTH].group = op->group;
+    shm->rounds_of[shm->epoch % BR_SHM_COLL_DEPTH].sequence = op->sequence;
     br_shm_coll_describe(&shm->coll, shm->epoch, &call);
     br_shm_coll_publish(&shm->coll, shm->epoch, br_shm_round_digest(op), data, bytes);
 }
