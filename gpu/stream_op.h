@@ -92,7 +92,8 @@ bool br_stream_op_arrived(const struct br_stream_op *op);
  * blocks. */
 uint32_t br_stream_op_happened(const struct br_stream_op *op);
 uint32_t br_stream_op_events(const struct br_stream_op *op);
-/* Lets the stream pass the waits for event `event` and those before. From any thread; does not
+/* Lets the stream pass the waits for event `event` and those before: not the last, as by that the
+ * operation would be free for another use before br_stream_op_release(). From any thread; does not
  * block. */
 void br_stream_op_let(struct br_stream_op *op, uint32_t event);
 /* Lets the stream go on, with the result in the host memory. The caller does not use the operation

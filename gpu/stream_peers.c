@@ -34,7 +34,12 @@ struct task {
     size_t chunk; /* elements */
     uint32_t chunks;
     bool pieces; /* each rank combines a piece, and copies those of the others (note 10) */
+    bool begun;  /* something may stand in the stream */
 };
+
+/* Calls of the driver that one operation makes at most: the queue of a stream has room for about
+ * 1,000, and a call that finds none blocks (note 16). */
+#define MOST_CALLS 256u
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -223,6 +228,7 @@ static int put_all(struct br_stream_op *op, void *stream, void *context)
     uint32_t steps = br_stream_op_events(op);
     int rc = 0;
 
+    task->begun = true;
     task->op = op;
     task->stream = stream;
     for (uint32_t step = 0; step < steps && !rc; step++) {
@@ -247,6 +253,16 @@ static bool in_pieces(const struct br_stream_peers *peers,
     return peers->n > 2 && allreduce->count * allreduce->size > BR_STREAM_PEERS_WHOLE_BYTES;
 }
 
+bool br_stream_peers_fits(const struct br_stream_peers *peers,
+                          const struct br_stream_allreduce *allreduce)
+{
+    size_t chunk = peers->slot_bytes / allreduce->size;
+    /* input and the wait for its slot, wait, kernel, event, and the pieces of all ranks */
+    size_t of_chunk = 5 + (in_pieces(peers, allreduce) ? peers->n : 0);
+
+    return ((allreduce->count + chunk - 1) / chunk + 2) * of_chunk <= MOST_CALLS;
+}
+
 size_t br_stream_peers_read(const struct br_stream_peers *peers,
                             const struct br_stream_allreduce *allreduce)
 {
@@ -256,7 +272,8 @@ size_t br_stream_peers_read(const struct br_stream_peers *peers,
 }
 
 int br_stream_peers_begin(struct br_stream_peers *peers, struct br_stream_ops *ops, void *stream,
-                          const struct br_stream_allreduce *allreduce, struct br_stream_op **out)
+                          const struct br_stream_allreduce *allreduce, struct br_stream_op **out,
+                          bool *broken)
 {
     struct task task = {.peers = peers,
                         .allreduce = allreduce,
@@ -264,8 +281,11 @@ int br_stream_peers_begin(struct br_stream_peers *peers, struct br_stream_ops *o
                         .pieces = in_pieces(peers, allreduce)};
     struct br_stream_op_plan plan = {
         .stream = stream, .put = put_all, .context = &task, .owner = peers->context};
+    int rc;
 
     task.chunks = (uint32_t)((allreduce->count + task.chunk - 1) / task.chunk);
     plan.events = task.chunks + (task.pieces ? 2 : 1);
-    return br_stream_op_begin(ops, &plan, out);
+    rc = br_stream_op_begin(ops, &plan, out);
+    *broken = rc && task.begun;
+    return rc;
 }

@@ -10,6 +10,7 @@
 #ifndef BR_GPU_STREAM_PEERS_H
 #define BR_GPU_STREAM_PEERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -54,6 +55,10 @@ int br_stream_peers_map(struct br_stream_peers *peers, uint32_t of, const struct
 
 /* Returns the GPU, as br_gpu_of() numbers it. */
 int br_stream_peers_gpu(const struct br_stream_peers *peers);
+/* Returns whether an all-reduce is small enough for the stream's queue (note 16); the same on all
+ * ranks. */
+bool br_stream_peers_fits(const struct br_stream_peers *peers,
+                          const struct br_stream_allreduce *allreduce);
 /* Returns how many bytes an all-reduce reads from the memory of other ranks. */
 size_t br_stream_peers_read(const struct br_stream_peers *peers,
                             const struct br_stream_allreduce *allreduce);
@@ -62,9 +67,12 @@ size_t br_stream_peers_read(const struct br_stream_peers *peers,
  * Puts an all-reduce into a stream, when the memory of all ranks is mapped. All ranks put the same
  * ones in the same order. The caller tells the other ranks each event (br_stream_op_happened()) and
  * calls br_stream_op_let() for it when it has happened on all ranks; then, or when it has failed,
- * br_stream_op_release(). Returns what br_stream_op_begin() does. One thread at a time.
+ * br_stream_op_release(). Returns what br_stream_op_begin() does. *broken: only a part of it stands
+ * in the stream, so that the ranks do not agree any more which slots are in use. One thread at a
+ * time.
  */
 int br_stream_peers_begin(struct br_stream_peers *peers, struct br_stream_ops *ops, void *stream,
-                          const struct br_stream_allreduce *allreduce, struct br_stream_op **out);
+                          const struct br_stream_allreduce *allreduce, struct br_stream_op **out,
+                          bool *broken);
 
 #endif

@@ -328,7 +328,8 @@ static int gpu_local_pass_events(struct br_gpu_local *gpu_local, struct br_shm_e
         if (rc)
             return rc;
         shm->published = false;
-        br_stream_op_let(op->stream_op, (uint32_t)++gpu_local->phase);
+        if ((uint32_t)++gpu_local->phase < events)
+            br_stream_op_let(op->stream_op, (uint32_t)gpu_local->phase);
         gpu_local->event_at = now;
     }
     gpu_local->phase = TELL;

@@ -13,6 +13,7 @@
 #include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
+#include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
 #include "collectives/gpu/stream.h"
 #include "collectives/schedule/type.h"
@@ -21,6 +22,7 @@
 #include "gpu/offload.h"
 #include "gpu/stream_op.h"
 #include "gpu/stream_peers.h"
+#include "protocol/worker.h"
 
 /* The memory is a multiple of that. */
 #define UNIT ((size_t)BR_STREAM_PEERS_SLOTS * 4096)
@@ -112,7 +114,8 @@ static void refuse(const struct br_operation *op)
 
 /* Tells the others of this rank's memory, and maps theirs (notes 11 and 12). 0, with
  * stream_local->peers where all could; or a negative errno with a message. */
-static int agree(struct br_stream_local *local, const struct br_operation *op, struct note *notes)
+static int agree(struct br_stream_local *local, const struct br_operation *op, bool suits,
+                 struct note *notes)
 {
     struct br_context *context = op->comm->context;
     const struct braid_options options = {.struct_size = sizeof options,
@@ -120,8 +123,11 @@ static int agree(struct br_stream_local *local, const struct br_operation *op, s
     struct br_stream_peers *peers = NULL;
     struct note mine = {0};
     int32_t can = 1;
-    int rc = context->settings.gpu_stream_bytes < UNIT ? 1 : block_streams(op);
+    int rc = 1; /* not, as the user says */
 
+    if (context->settings.gpu_stream_bytes >= UNIT)
+        rc = suits ? block_streams(op)
+                   : br_error(EINVAL, "send and recv are not memory of one GPU's primary context");
     if (!rc) {
         rc = allocate(op, &peers, &mine);
         br_streams_unblock(context);
@@ -131,7 +137,7 @@ static int agree(struct br_stream_local *local, const struct br_operation *op, s
         refuse(op);
     rc = braid_allgather(op->comm, &mine, notes, sizeof mine, BRAID_UINT8, &options, NULL);
     if (rc)
-        return rc;
+        return br_error_prefix(rc, "the first call with all_on_gpu: ");
     for (int r = 0; r < op->comm->size; r++)
         can = can && notes[r].can;
     if (can) {
@@ -150,14 +156,14 @@ static int agree(struct br_stream_local *local, const struct br_operation *op, s
     return rc;
 }
 
-static int ask(struct br_stream_local *local, const struct br_operation *op)
+static int ask(struct br_stream_local *local, const struct br_operation *op, bool suits)
 {
     struct note *notes = calloc((size_t)op->comm->size, sizeof *notes);
     int rc = notes ? br_call_group_refuse("the first call with all_on_gpu")
                    : br_error(ENOMEM, "no memory to ask the other ranks");
 
     if (!rc)
-        rc = agree(local, op, notes);
+        rc = agree(local, op, suits, notes);
     local->asked = !rc;
     free(notes);
     return rc;
@@ -165,34 +171,35 @@ static int ask(struct br_stream_local *local, const struct br_operation *op)
 
 /* ---- each call ------------------------------------------------------------------------------- */
 
-/* Kernels of this rank's streams write to recv. */
-static int check_promise(const struct br_stream_local *local, const struct br_operation *op)
+static struct br_stream_allreduce allreduce_of(const struct br_operation *op)
 {
-    if (!op->send_gpu || op->send_gpu != op->recv_gpu)
-        return br_error(EINVAL, "all_on_gpu promises that send and recv are memory of one GPU");
-    if (local->peers && op->foreign)
-        return br_error(EINVAL, "all_on_gpu: memory is of another context than the GPU's primary");
-    if (local->peers && op->send_gpu != br_stream_peers_gpu(local->peers))
-        return br_error(EINVAL, "all_on_gpu: a communicator's all-reduces are all on one GPU");
-    return 0;
+    return (struct br_stream_allreduce){.send = op->send,
+                                        .recv = op->recv,
+                                        .count = op->count,
+                                        .size = br_type_size(op->type),
+                                        .type = op->type,
+                                        .reduction = op->reduction};
 }
 
 int br_stream_local_choose(struct br_operation *op)
 {
     struct br_stream_local *local = op->comm->stream_local;
-    int rc;
+    const struct br_stream_allreduce allreduce = allreduce_of(op);
+    /* kernels of this rank's streams write to recv */
+    bool suits = op->send_gpu && op->send_gpu == op->recv_gpu && !op->foreign;
+    int rc = 0;
 
     if (!local || !op->all_on_gpu || op->collective != BR_ALLREDUCE || op->algorithm[0] ||
         !br_gpu_has_kernel(op->type, op->reduction) || op->send_bytes < BR_STREAM_LOCAL_MIN_BYTES)
         return 0;
     pthread_mutex_lock(&local->lock);
-    rc = check_promise(local, op);
-    if (!rc && !local->asked) {
-        rc = ask(local, op);
-        if (!rc)
-            rc = check_promise(local, op);
-    }
-    op->stays_on_gpu = !rc && local->peers;
+    if (!local->asked)
+        rc = ask(local, op, suits);
+    /* What does not suit is staged: if it is so on all ranks, that is right, else a broken promise,
+     * which the first round shows (note 11). */
+    op->stays_on_gpu = !rc && local->peers && suits &&
+                       op->send_gpu == br_stream_peers_gpu(local->peers) &&
+                       br_stream_peers_fits(local->peers, &allreduce);
     pthread_mutex_unlock(&local->lock);
     return rc;
 }
@@ -201,14 +208,17 @@ int br_stream_local_begin(struct br_operation *op, void *stream)
 {
     struct br_context *context = op->comm->context;
     struct br_stream_peers *peers = op->comm->stream_local->peers;
-    const struct br_stream_allreduce allreduce = {.send = op->send,
-                                                  .recv = op->recv,
-                                                  .count = op->count,
-                                                  .size = br_type_size(op->type),
-                                                  .type = op->type,
-                                                  .reduction = op->reduction};
-    int rc = br_stream_peers_begin(peers, context->stream_ops, stream, &allreduce, &op->stream_op);
+    const struct br_stream_allreduce allreduce = allreduce_of(op);
+    bool broken;
+    int rc = br_stream_peers_begin(peers, context->stream_ops, stream, &allreduce, &op->stream_op,
+                                   &broken);
 
+    if (broken) { /* note 13 */
+        br_progress_lock(context);
+        br_worker_fail(context->worker, -rc, br_error_message());
+        br_progress_unlock(context);
+        br_progress_wake(context);
+    }
     if (rc)
         return rc;
     br_copier_count(context->copier, BR_COPY_SHARED, br_stream_peers_read(peers, &allreduce));

@@ -81,11 +81,13 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
  * process stands in a stream: no kernel before one may wait for what the program does after the
  * call. It allocates memory of the GPU (BRAID_GPU_STREAM_BYTES, 64 MiB), which is kept to the end
  * of the job. It must not be made between braid_group_start() and braid_group_end(). All these
- * calls of a communicator are on one GPU of this rank, in streams of its primary context.
+ * calls of a communicator are on one GPU of this rank; where all ranks pass other memory they are
+ * staged.
  *
- * Further errors: -EINVAL: this rank's memory or stream is not what was promised. If another rank
- * breaks the promise, by host memory, a call without a stream or without the option, the
- * communicator fails with -EPROTO on all ranks.
+ * Further errors: -EINVAL: the stream is not of the GPU's primary context. If a rank breaks the
+ * promise, by host memory, a call without a stream or without the option, the communicator fails
+ * with -EPROTO on all ranks. If the driver refuses a part of what is put into the stream, the
+ * communicator fails, too.
  */
 
 /*

@@ -287,6 +287,16 @@ static void stream_gpus__refused(void **state)
 }
 
 /* A kernel that is refused: the call says so, and no stream waits for ever. */
+static int wait_for_error(struct braid_comm *comm)
+{
+    double until = ranks_now_ms() + RANKS_SOON;
+    int rc;
+
+    while (!(rc = braid_comm_error(comm)) && ranks_now_ms() < until)
+        ranks_sleep_ms(1);
+    return rc;
+}
+
 static int refused_kernel(struct braid_comm *comm, void *context)
 {
     const struct braid_options hasty = {.timeout_ms = 1000, .all_on_gpu = 1};
@@ -301,10 +311,12 @@ static int refused_kernel(struct braid_comm *comm, void *context)
         SAYS(-EIO, "CUDA_ERROR_LAUNCH_FAILED", sum(comm, SOME, &promise));
         fake_cuda()->fail[0] = 0;
     } else {
-        RETURNS(0, sum(comm, SOME, &hasty));
+        int rc = sum(comm, SOME, &hasty);
+
+        CHECK(!rc || rc == -ECANCELED, "got %d", rc);
     }
     RETURNS(0, (int)cuda->stream_synchronize(stream));
-    CHECK(braid_rank(comm) == 0 || braid_comm_error(comm) < 0, "no error");
+    CHECK(wait_for_error(comm) < 0, "the communicator has not failed");
     return 0;
 }
 
@@ -315,16 +327,6 @@ static void stream_gpus__refused_kernel(void **state)
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
-
-static int wait_for_error(struct braid_comm *comm)
-{
-    double until = ranks_now_ms() + RANKS_SOON;
-    int rc;
-
-    while (!(rc = braid_comm_error(comm)) && ranks_now_ms() < until)
-        ranks_sleep_ms(1);
-    return rc;
-}
 
 enum broken { PLAIN, HOST, STAGED, LARGER, NAMED, BROADCAST, BROKEN };
 
@@ -383,10 +385,38 @@ static int host_memory(struct braid_comm *comm, void *context)
 
     (void)context;
     RETURNS(0, open_streams());
-    SAYS(-EINVAL, "braid_allreduce_on_stream|all_on_gpu|one GPU",
-         braid_allreduce_on_stream(comm, host, data, SOME, BRAID_INT32, BRAID_SUM, &promise,
-                                   stream));
+    for (int i = 0; i < 2; i++) { /* the first call, and a later one */
+        for (size_t e = 0; e < SOME; e++)
+            host[e] = braid_rank(comm) + 1;
+        RETURNS(0, braid_allreduce_on_stream(comm, host, data, SOME, BRAID_INT32, BRAID_SUM,
+                                             &promise, stream));
+        cuda->stream_synchronize(stream);
+        for (size_t e = 0; e < SOME; e++)
+            CHECK(((int32_t *)view(data))[e] == 3, "element %zu is wrong", e);
+    }
     return 0;
+}
+
+/* More calls than a stream's queue may have room for. */
+static int too_large(struct braid_comm *comm, void *context)
+{
+    const size_t count = 4u << 20;
+
+    (void)context;
+    RETURNS(0, open_streams());
+    data = own_gpu_alloc(count * sizeof *data);
+    fill(stream, data, braid_rank(comm) + 1, count);
+    RETURNS(0, sum(comm, count, &promise));
+    cuda->stream_synchronize(stream);
+    for (size_t e = 0; e < count; e++)
+        CHECK(((int32_t *)view(data))[e] == 3 * ONES, "element %zu is wrong", e);
+    return is_staged(comm, true);
+}
+
+static void stream_gpus__too_large(void **state)
+{
+    (void)state;
+    run(2, "1M", too_large);
 }
 
 static void stream_gpus__host_memory(void **state)
@@ -465,6 +495,7 @@ int main(void)
         cmocka_unit_test(stream_gpus__refused_kernel),
         cmocka_unit_test(stream_gpus__broken_promise),
         cmocka_unit_test(stream_gpus__host_memory),
+        cmocka_unit_test(stream_gpus__too_large),
         cmocka_unit_test(stream_gpus__waits_for_a_rank),
         cmocka_unit_test(stream_gpus__a_rank_dies),
     };
