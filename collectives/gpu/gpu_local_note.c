@@ -111,6 +111,7 @@ static struct br_gpu_local_note *read_note(struct br_gpu_local *gpu_local,
     if (copy->n_gone > BR_EXTENTS_FREED || copy->send.extents > BR_EXTENTS ||
         copy->recv.extents > BR_EXTENTS)
         memset(copy, 0, offsetof(struct br_gpu_local_note, extents));
+    note = br_shm_coll_data(&shm->coll, r, shm->epoch, br_gpu_local_note_bytes(copy));
     memcpy(copy->extents, note->extents,
            br_gpu_local_note_bytes(copy) - offsetof(struct br_gpu_local_note, extents));
     return copy;

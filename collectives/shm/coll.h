@@ -172,12 +172,14 @@ static inline const void *br_shm_coll_data(const struct br_shm_coll *coll, uint3
                                            uint64_t epoch, size_t bytes)
 {
     const struct br_shm_slot *slot = br_shm_coll_slot(coll, rank, epoch);
+    uint64_t start;
 
     if (bytes <= BR_SHM_COLL_SMALL)
         return slot->small;
-    /* whatever another rank writes there, nothing outside of the payload is read */
+    /* read once: whatever another rank writes there, nothing outside of the payload is read */
+    start = __atomic_load_n(&slot->start, __ATOMIC_RELAXED);
     return br_shm_coll_area(coll, rank)->payload +
-           (slot->start <= BR_SHM_COLL_PAYLOAD - bytes ? slot->start : 0);
+           (start <= BR_SHM_COLL_PAYLOAD - bytes ? start : 0);
 }
 
 #endif

@@ -129,7 +129,8 @@ static struct br_operation *executor_head(const struct br_shm_executor *shm)
 void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op)
 {
     br_list_remove(&op->node);
-    shm->published = false;
+    if (!shm->busy) /* else the operation on the short way has the turn */
+        shm->published = false;
 }
 
 /* What it wrote may have to be copied to a GPU first; then the engine ends it. */
@@ -453,7 +454,8 @@ static int shm_step(struct br_executor *executor, uint64_t now)
     n = br_shm_executor_step(shm, now);
     if (n < 0)
         br_worker_fail(w, -n, br_error_message());
-    br_shm_executor_watch(shm, NULL, now);
+    if (!shm->busy) /* else the caller on the short way watches */
+        br_shm_executor_watch(shm, NULL, now);
     if (w->failed && !w->fail_due)
         br_shm_executor_fail(shm, w->failed, w->message, now);
     return n < 0 ? 1 : n;
