@@ -215,7 +215,7 @@ static bool progress_short(struct br_context *context, uint64_t now)
     end_operations(&context->engine_executor);
     if (context->ends_due)
         br_completion_show(context);
-    return true;
+    return br_list_empty(&context->untold); /* another thread's `done` is told in a pass */
 }
 
 /* Under the lock, which this releases: a pass; and others have their turn, if the last pass was

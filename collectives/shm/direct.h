@@ -69,6 +69,7 @@ bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *
 static inline void br_shm_direct_withdraw(struct br_shm_direct *direct)
 {
     atomic_fetch_add(&direct->token, 1);
+    atomic_thread_fence(memory_order_seq_cst); /* before what the program writes there next */
 }
 
 /* All ranks have published the second round, in `epoch`. Returns whether all have read what they
