@@ -35,8 +35,7 @@ struct br_stream_local {
 
 /* What a rank says of itself. */
 struct note {
-    uint64_t can;   /* 0 or 1 */
-    uint64_t bytes; /* BRAID_GPU_STREAM_BYTES */
+    uint64_t bytes; /* of its memory, as BRAID_GPU_STREAM_BYTES says; 0: it cannot */
     struct br_ipc_note memory;
 };
 
@@ -132,14 +131,15 @@ static int agree(struct br_stream_local *local, const struct br_operation *op, b
         rc = allocate(op, &peers, &mine);
         br_streams_unblock(context);
     }
-    mine.can = !rc;
+    if (rc)
+        mine.bytes = 0;
     if (rc < 0)
         refuse(op);
     rc = braid_allgather(op->comm, &mine, notes, sizeof mine, BRAID_UINT8, &options, NULL);
     if (rc)
         return br_error_prefix(rc, "the first call with all_on_gpu: ");
     for (int r = 0; r < op->comm->size; r++)
-        can = can && notes[r].can;
+        can = can && notes[r].bytes;
     if (can) {
         rc = block_streams(op);
         if (!rc) {
