@@ -5,7 +5,7 @@
  * that has changed nothing. */
 #define PAUSE_LEAST 4u
 #define PAUSE_MOST  256u
-#define MEASURED    4u /* one of so many bursts is measured */
+#define MEASURED    4u /* one of so many bursts is measured that do not begin behind others */
 /* The other way is taken when it costs at most this part: where both cost the same, a change would
  * only mean that the two ends of a link go different ways for a while, which is slower than either.
  */
