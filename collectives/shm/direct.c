@@ -3,27 +3,22 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/downgrade.h"
+#include "base/log.h"
+#include "base/process_read.h"
 #include "collectives/schedule/type.h"
 
 /* What is read in one call, under the context's lock: 0.1 to 0.3 ms. */
 #define TURN_BYTES ((size_t)1 << 20)
 
-/* Reads `bytes` bytes from `address` of the offer's process, and then its token, in this order: if
- * it is still that of the offer, the process is the right one, which may have another number in
- * this rank's namespace, and has not withdrawn the offer before the bytes were read. */
+/* false: the process has withdrawn the offer, too, or has another number in this rank's namespace.
+ */
 static bool direct_copy(const struct br_shm_offer *offer, uint64_t address, void *out, size_t bytes)
 {
-    uint64_t token = 0;
-    struct iovec to[2] = {{out, bytes}, {&token, sizeof token}},
-                 from[2] = {{(void *)(uintptr_t)address, bytes},
-                            {(void *)(uintptr_t)offer->token_address, sizeof token}};
-
-    return process_vm_readv((pid_t)offer->process, to, 2, from, 2, 0) ==
-               (ssize_t)(sizeof token + bytes) &&
-           token == offer->token;
+    return br_process_read((pid_t)offer->process, address, out, bytes, offer->token_address,
+                           offer->token);
 }
 
 bool br_shm_direct_possible(void)
@@ -104,7 +99,11 @@ bool br_shm_direct_agreed(struct br_shm_direct *direct, const struct br_shm_coll
 
         worst = *outcome > worst ? *outcome : worst;
     }
-    if (worst == BR_SHM_REFUSED)
+    if (worst == BR_SHM_REFUSED) {
         direct->allowed = false;
+        br_downgrade(direct_reads);
+        br_log_info("a rank of this host cannot read the others' memory: collectives of larger "
+                    "blocks are copied through the shared segment, or sent");
+    }
     return worst == BR_SHM_READ;
 }

@@ -80,7 +80,9 @@
     X(downgrade_bounce, COUNTER,                                                                   \
       "memory cannot be pinned: a copy through buffers of the RDMA device")                        \
     X(downgrade_mapping, COUNTER,                                                                  \
-      "more regions in use with a peer of this host than can be mapped: a copy")
+      "more regions in use with a peer of this host than can be mapped: a copy")                   \
+    X(downgrade_direct_reads, COUNTER,                                                             \
+      "a rank of this host cannot read another one's memory: a copy more")
 
 /* A rank: the communicator's operations, and the sums and other counters of everything that this
  * process has of the job. */

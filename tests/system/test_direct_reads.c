@@ -123,6 +123,7 @@ static int refuse_reads(void)
  * which no rank reads. */
 static int refused(struct braid_comm *comm, void *context)
 {
+    struct braid_stats stats = {0};
     struct job job;
     uint64_t read;
 
@@ -138,6 +139,8 @@ static int refused(struct braid_comm *comm, void *context)
     CHECK(read == 0, "%llu bytes", (unsigned long long)read);
     RETURNS(0, alltoall(&job, &read));
     CHECK(read == 0, "%llu bytes", (unsigned long long)read);
+    RETURNS(0, braid_stats(comm, &stats));
+    CHECK(stats.downgrade_direct_reads > 0, "the refusal was not counted");
     close_job(&job);
     return 0;
 }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/shm/link.h"
@@ -238,10 +239,10 @@ static bool wants_returns(const struct br_shm_link *link)
            link->n_free_messages <= link->out.message_buffers / 2;
 }
 
-/* A DATA frame has returned whose way is measured. Returns false when the peer could not read it:
- * then it is posted again, with its ticket. */
-static bool shm_post_measured(struct br_shm_link *link, struct br_shm_posted *posted,
-                              uint16_t ticket)
+/* A DATA frame has returned whose way ways.h has chosen. Returns false when the peer could not read
+ * it: then it is posted again, with its ticket. */
+static bool shm_post_came_back(struct br_shm_link *link, struct br_shm_posted *posted,
+                               uint16_t ticket)
 {
     uint32_t took = atomic_load_explicit(
         &link->out.header->took[ticket - link->out.message_buffers], memory_order_relaxed);
@@ -255,10 +256,12 @@ static bool shm_post_measured(struct br_shm_link *link, struct br_shm_posted *po
     posted->way = (struct br_ways_frame){0};
     if (!refused)
         return true;
-    if (!link->ways.refused)
+    if (!link->ways.refused) {
+        br_downgrade(direct_reads);
         br_log_info("%s to %s: its process cannot read this one's memory, which is therefore "
                     "copied twice",
                     link->base.device->name, link->base.peer_name);
+    }
     link->ways.refused = true;
     posted->piping = true;
     again = (struct br_frame){.kind = BR_FRAME_DATA,
@@ -289,7 +292,7 @@ static bool shm_post_collect(struct br_shm_link *link, uint32_t ticket, uint64_t
         return false;
     }
     posted = &link->posted[ticket - first];
-    if (posted->way.burst && !shm_post_measured(link, posted, (uint16_t)ticket))
+    if (posted->way.burst && !shm_post_came_back(link, posted, (uint16_t)ticket))
         return false;
     posted->used = false;
     link->free_data[link->n_free_data++] = (uint16_t)ticket;

@@ -11,9 +11,9 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "base/error.h"
+#include "base/process_read.h"
 #include "transport/shm/link.h"
 
 static uint32_t receive_data_min(uint32_t a, uint32_t b)
@@ -80,19 +80,13 @@ static int from_pipe(struct br_shm_link *link, struct br_slot *slot, uint32_t wa
     return (int)moved;
 }
 
-/* Reads bytes of the peer's process, and then its token, in this order: the process is the peer, as
- * no other has that token, so it has not ended and left its number to another one. */
 static bool receive_data_read(const struct br_shm_link *link, void *to, uint32_t bytes)
 {
     const struct br_shm_arriving *arriving = &link->arriving;
-    uint64_t token = 0;
-    struct iovec into[2] = {{to, bytes}, {&token, sizeof token}},
-                 from[2] = {{(void *)(uintptr_t)(arriving->address + arriving->done), bytes},
-                            {(void *)(uintptr_t)arriving->token_address, sizeof token}};
 
     link->base.device->counters.system_calls++;
-    return process_vm_readv(link->pid, into, 2, from, 2, 0) == (ssize_t)(bytes + sizeof token) &&
-           token == arriving->token;
+    return br_process_read(link->pid, arriving->address + arriving->done, to, bytes,
+                           arriving->token_address, arriving->token);
 }
 
 /* Up to want bytes. Returns how many. */

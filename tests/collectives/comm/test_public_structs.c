@@ -23,7 +23,7 @@ static void structs__as_of_1_0(void **state)
     assert_int_equal(sizeof(struct braid_options), 80);
     assert_int_equal(sizeof(struct braid_received), 32);
     assert_int_equal(sizeof(struct braid_notification), 24);
-    assert_int_equal(sizeof(struct braid_stats), 416);
+    assert_int_equal(sizeof(struct braid_stats), 424);
     assert_int_equal(sizeof(struct braid_peer_stats), 64);
     assert_int_equal(sizeof(struct braid_rail_stats), 216);
     assert_int_equal(sizeof(struct braid_session_options), 80);
