@@ -242,8 +242,8 @@ void br_shm_executor_report(struct br_shm_executor *shm)
         struct begun begun = executor_begun(shm, ++shm->reported);
 
         if (shm->reported > shm->coll.floor || begun.group != shm->group)
-            br_worker_begins(shm->context->worker, begun.group->number, begun.sequence,
-                             begun.check, &begun.call);
+            br_worker_begins(shm->context->worker, begun.group->number, begun.sequence, begun.check,
+                             &begun.call);
     }
 }
 
@@ -366,18 +366,17 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
     size_t of_each = BR_SHM_ROOT_BYTES / shm->n;
 
     shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
-    shm->max_reduce_bytes = shm->max_spread_bytes = shm->max_exchange_bytes = shm->max_bytes;
+    shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_bytes;
     if (context->gpus || !context->settings.shm_collective_default)
         return;
     shm->max_copied_bytes = BR_SHM_COPIED_BYTES;
     if (context->crowded || shm->n >= BR_SHM_MANY)
         shm->max_bytes = shm->max_copied_bytes =
             context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_MANY_BYTES;
-    shm->max_reduce_bytes = shm->max_copied_bytes;
-    shm->max_spread_bytes = shm->max_exchange_bytes = shm->max_copied_bytes;
+    shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_copied_bytes;
     if (context->crowded) {
         if (shm->n >= BR_SHM_MANY)
-            shm->max_spread_bytes = BR_SHM_ROUNDS_BYTES;
+            shm->max_copied_bytes = BR_SHM_ROUNDS_BYTES;
         shm->max_exchange_bytes =
             shm->direct.allowed ? BR_SHM_ROUNDS_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
     }
@@ -399,9 +398,6 @@ static size_t executor_limit(const struct br_shm_executor *shm, enum br_collecti
         return shm->max_bytes;
     case BR_REDUCE:
         return shm->max_reduce_bytes;
-    case BR_BROADCAST:
-    case BR_ALLGATHER:
-        return shm->max_spread_bytes;
     case BR_ALLTOALL:
     case BR_SCATTER:
         return shm->max_exchange_bytes;

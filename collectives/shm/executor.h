@@ -33,10 +33,9 @@
 #define BR_SHM_MANY_BYTES       (32u << 10)
 #define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
-/* Where ranks share cores, up to how many bytes collectives go here that move data only, but for
- * gathers, whose root alone would copy: in chunks, with BR_SHM_MANY ranks and more, or read
- * directly. Whatever else the ranks call waits for their end, so what is longer goes to the
- * engine. */
+/* Where ranks share cores, up to how many bytes all collectives but reduces and all-reduces go
+ * here: in chunks, with BR_SHM_MANY ranks and more, or read directly. Whatever else the ranks call
+ * waits for their end, so what is longer goes to the engine. */
 #define BR_SHM_ROUNDS_BYTES (8u << 20)
 
 /* How often the segment is looked at while nobody does so all the time. */
@@ -56,9 +55,8 @@ struct br_shm_executor {
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
-    /* that a rank gives: of all-reduces, of reduces, of broadcasts and allgathers, of alltoalls and
-     * scatters, of others */
-    size_t max_bytes, max_reduce_bytes, max_spread_bytes, max_exchange_bytes, max_copied_bytes;
+    /* that a rank gives: of all-reduces, of reduces, of alltoalls and scatters, of others */
+    size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_copied_bytes;
     size_t split_bytes; /* all-reduces from this size on are split (split.h) */
     uint64_t epoch;     /* the round of the last operation that has published */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,

@@ -46,9 +46,8 @@ static int open_segment(void **state)
         shm->rank = r;
         shm->n = N;
         shm->max_bytes = 4096;
-        shm->max_copied_bytes = 8192;
         shm->max_reduce_bytes = 6144;
-        shm->max_spread_bytes = shm->max_exchange_bytes = 1u << 20;
+        shm->max_copied_bytes = shm->max_exchange_bytes = 1u << 20;
         shm->direct =
             (struct br_shm_direct){.allowed = true, .token = 77 + r, .read_bytes = &read_bytes[r]};
         shm->split_bytes = SIZE_MAX;
@@ -111,28 +110,17 @@ static void takes__by_size_and_name(void **state)
     assert_true(br_shm_executor_takes(&locals[0], &op));
     op.count = 1537;
     assert_false(br_shm_executor_takes(&locals[0], &op));
-    op = make(0, BR_REDUCE_SCATTER, 800, 0, 0); /* a block a rank is published */
-    assert_false(br_shm_executor_takes(&locals[0], &op));
-    op.count = 682;
-    assert_true(br_shm_executor_takes(&locals[0], &op));
-    op.collective = BR_GATHER;
-    op.count = 2048;
-    assert_true(br_shm_executor_takes(&locals[0], &op));
-    op.count = 2049;
-    assert_false(br_shm_executor_takes(&locals[0], &op));
-    op.collective = BR_ALLTOALL;
-    assert_true(br_shm_executor_takes(&locals[0], &op));
-    op.collective = BR_SCATTER;
-    op.count = (1u << 18) / N;
-    assert_true(br_shm_executor_takes(&locals[0], &op));
-    op.count++;
-    assert_false(br_shm_executor_takes(&locals[0], &op));
-    op.collective = BR_BROADCAST;
-    op.count = 1u << 18;
-    assert_true(br_shm_executor_takes(&locals[0], &op));
-    op.collective = BR_ALLGATHER;
-    op.count++;
-    assert_false(br_shm_executor_takes(&locals[0], &op));
+    for (int c = 0; c < BR_COLLECTIVES; c++) {
+        bool block_of_each = c == BR_REDUCE_SCATTER || c == BR_ALLTOALL || c == BR_SCATTER;
+
+        if (c == BR_ALLREDUCE || c == BR_REDUCE || c == BR_BARRIER || c == BR_SCAN ||
+            c == BR_EXSCAN)
+            continue;
+        op = make(0, (enum br_collective)c, (1u << 18) / (block_of_each ? N : 1), 0, 0);
+        assert_true(br_shm_executor_takes(&locals[0], &op));
+        op.count++;
+        assert_false(br_shm_executor_takes(&locals[0], &op));
+    }
 }
 
 /* KiB that a rank gives, in a job without GPUs. */
@@ -141,17 +129,12 @@ static void set_limits__by_ranks_and_cores(void **state)
     static const struct {
         uint32_t n;
         bool crowded, direct;
-        size_t allreduce, reduce, spread, exchange, others;
-    } cases[] = {{2, false, true, 4, 8, 8, 8, 8},
-                 {3, false, true, 4, 8, 8, 8, 8},
-                 {4, false, true, 32, 32, 32, 32, 32},
-                 {8, false, true, 32, 32, 32, 32, 32},
-                 {16, false, true, 32, 16, 32, 32, 32},
-                 {64, false, true, 32, 8, 32, 32, 32},
-                 {3, true, true, 128, 128, 128, 8192, 128},
-                 {4, true, true, 128, 128, 8192, 8192, 128},
-                 {64, true, true, 128, 128, 8192, 8192, 128},
-                 {64, true, false, 128, 128, 8192, 256, 128}};
+        size_t allreduce, reduce, exchange, others;
+    } cases[] = {{2, false, true, 4, 8, 8, 8},           {3, false, true, 4, 8, 8, 8},
+                 {4, false, true, 32, 32, 32, 32},       {8, false, true, 32, 32, 32, 32},
+                 {16, false, true, 32, 16, 32, 32},      {64, false, true, 32, 8, 32, 32},
+                 {3, true, true, 128, 128, 8192, 128},   {4, true, true, 128, 128, 8192, 8192},
+                 {64, true, true, 128, 128, 8192, 8192}, {64, true, false, 128, 128, 256, 8192}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
@@ -164,14 +147,13 @@ static void set_limits__by_ranks_and_cores(void **state)
         br_shm_executor_set_limits(&shm);
         assert_int_equal(shm.max_bytes, cases[i].allreduce << 10);
         assert_int_equal(shm.max_reduce_bytes, cases[i].reduce << 10);
-        assert_int_equal(shm.max_spread_bytes, cases[i].spread << 10);
         assert_int_equal(shm.max_exchange_bytes, cases[i].exchange << 10);
         assert_int_equal(shm.max_copied_bytes, cases[i].others << 10);
     }
     context.gpus = true;
     br_shm_executor_set_limits(&shm);
     assert_int_equal(shm.max_reduce_bytes, BR_SHM_COLLECTIVE_BYTES);
-    assert_int_equal(shm.max_spread_bytes, BR_SHM_COLLECTIVE_BYTES);
+    assert_int_equal(shm.max_copied_bytes, BR_SHM_COLLECTIVE_BYTES);
     context = (struct br_context){.settings = {.shm_collective_bytes = 5000}}; /* the user's */
     br_shm_executor_set_limits(&shm);
     assert_int_equal(shm.max_bytes, 5000);
@@ -573,6 +555,22 @@ static void complete__in_chunks(void **state)
     }
 }
 
+/* The result stands where the rank's own block was. */
+static void complete__reduce_scatter_in_place(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    make_large(ops, BR_REDUCE_SCATTER, true, LARGE);
+    for (uint32_t r = 0; r < N; r++)
+        ops[r].recv = (int32_t *)ops[r].recv + r * LARGE;
+    run_large(ops);
+    check_large(ops, LARGE);
+    for (int r = 0; r < N; r++)
+        ops[r].recv = (void *)ops[r].send;
+    free_large(ops);
+}
+
 /* The root's next chunk waits until all have published for the one before. */
 static void complete__chunk_waits_for_all(void **state)
 {
@@ -838,6 +836,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__split, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__reduce_scatter_in_place, open_segment,
+                                        close_segment),
         cmocka_unit_test_setup_teardown(complete__chunk_waits_for_all, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_in_place, open_segment, close_segment),
