@@ -26,9 +26,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define BR_TCP_BATCH  32 /* The most calls of one batch. */
-#define BR_TCP_IOVECS 16 /* The most iovecs of one send. */
-#define BR_TCP_FEW    2  /* Up to so many calls are made without the ring. */
+#define BR_TCP_BATCH  32  /* The most calls of one batch. */
+#define BR_TCP_IOVECS 128 /* The most iovecs of one send: header and payload of a whole queue. */
+#define BR_TCP_FEW    2   /* Up to so many calls are made without the ring. */
 
 struct br_tcp_call {
     void *owner; /* For the caller. */
