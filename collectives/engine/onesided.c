@@ -16,6 +16,7 @@
 #include "collectives/engine/internal.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,6 +71,20 @@ static void *onesided_is_inline(struct br_engine *engine, struct br_operation *o
     return NULL;
 }
 
+/* Only for those that travel: it is some hundred bytes. */
+static void onesided_fill_transfer(struct br_operation *op, enum br_onesided_part part,
+                                   uint64_t counter)
+{
+    op->parts.transfers[part] = (struct br_transfer){
+        .tag = br_tag_onesided(counter, part),
+        .peer = (int)op->key.rank,
+        .priority = op->priority,
+        .order = op->order,
+        .owner = op,
+        .traced = op->traced,
+    };
+}
+
 static void engine_onesided_fill(struct br_engine *engine, struct br_operation *op, size_t offset,
                                  uint32_t length)
 {
@@ -79,15 +94,8 @@ static void engine_onesided_fill(struct br_engine *engine, struct br_operation *
     uint64_t counter = engine->onesided++ << 1 | larger;
     struct br_transfer *t = op->parts.transfers;
 
-    for (int i = 0; i < TRANSFERS; i++)
-        t[i] = (struct br_transfer){
-            .tag = br_tag_onesided(counter, (enum br_onesided_part)i),
-            .peer = (int)op->key.rank,
-            .priority = op->priority,
-            .order = op->order,
-            .owner = op,
-            .traced = op->traced,
-        };
+    onesided_fill_transfer(op, BR_PART_REQUEST, counter);
+    onesided_fill_transfer(op, BR_PART_STATUS, counter);
     op->parts.request = (struct br_message){
         .type = (uint8_t)kinds[op->kind].type,
         .bytes = length,
@@ -104,6 +112,10 @@ static void engine_onesided_fill(struct br_engine *engine, struct br_operation *
     t[REQUEST].length = length;
     t[REQUEST].memory = onesided_is_inline(engine, op, offset, &t[REQUEST].length);
     op->parts.released = t[REQUEST].memory || !length ? 1u << DATA : 0;
+    if (op->parts.released)
+        t[DATA].state = BR_TRANSFER_IDLE; /* it does not travel, but may be staged */
+    else
+        onesided_fill_transfer(op, BR_PART_DATA, counter);
     t[DATA].memory = onesided_own_region(op, offset);
     t[DATA].length = length;
     t[DATA].region = op->kind == BR_OPERATION_PUT ? op->send_region : op->recv_region;
@@ -327,7 +339,11 @@ int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
                         engine->config.size);
     if (count > UINT32_MAX)
         return br_error(E2BIG, "an access of %zu bytes is too long", op->count);
-    op->parts = (struct br_operation_parts){.count = count ? (uint32_t)count : 1};
+    memset(&op->parts, 0, offsetof(struct br_operation_parts, transfers));
+    for (int i = 0; i < TRANSFERS; i++)
+        op->parts.transfers[i].state = BR_TRANSFER_IDLE; /* else they are filled in */
+    op->parts.answer = (struct br_answer){0};
+    op->parts.count = count ? (uint32_t)count : 1;
     if (!op->count && !op->notifies) {
         br_operation_end(engine, op, 0);
         return 0;
