@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/downgrade.h"
 #include "base/log.h"
 #include "base/process_read.h"
@@ -54,19 +55,58 @@ void br_shm_direct_offer(struct br_shm_direct *direct, const struct br_operation
                                    .process = (uint64_t)getpid()};
 }
 
+/* As ways know it: of what each rank gives. */
+static uint32_t direct_length(const struct br_operation *op)
+{
+    size_t block = op->count * br_type_size(op->type);
+
+    return block < UINT32_MAX ? (uint32_t)block : UINT32_MAX;
+}
+
+/* All ranks have begun this gather: its root takes the way that has cost less. */
+static void direct_choose(struct br_shm_direct *direct, const struct br_operation *op)
+{
+    direct->gather = br_ways_post(&direct->ways, direct_length(op));
+    direct->gather.posted = br_clock_now();
+    direct->gather.worked = UINT64_MAX; /* all of the time counts */
+    if (direct->gather.way == BR_WAY_PIPE)
+        direct->outcome = BR_SHM_BY_CHUNKS;
+}
+
+void br_shm_direct_ended(struct br_shm_direct *direct, const struct br_operation *op)
+{
+    /* where the kernel has refused, the time is that of both ways */
+    bool one_way = direct->outcome <= BR_SHM_BY_CHUNKS;
+
+    if (!direct->gather.burst)
+        return;
+    br_ways_returned(&direct->ways, &direct->gather, one_way ? direct_length(op) : 0,
+                     br_clock_now());
+    direct->gather.burst = 0;
+}
+
 bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *coll,
                         const struct br_operation *op, uint64_t epoch)
 {
-    bool from_root = br_collective_from_root(op->collective);
+    bool from_root = br_collective_from_root(op->collective),
+         to_root = br_collective_to_root(op->collective);
     size_t block = op->count * br_type_size(op->type), left = TURN_BYTES;
     uint32_t first = from_root ? (uint32_t)op->root : coll->rank, /* not all from the same one */
         ranks = from_root ? 1 : coll->ranks;
 
+    if (to_root) {
+        if (coll->rank != (uint32_t)op->root)
+            return true;
+        if (!direct->gather.burst)
+            direct_choose(direct, op);
+        if (direct->outcome != BR_SHM_READ)
+            return true;
+    }
     while (direct->ranks_done < ranks && left) {
         uint32_t rank = (first + direct->ranks_done) % coll->ranks;
         const struct br_shm_offer *offer = br_shm_coll_data(coll, rank, epoch, sizeof *offer);
         size_t rest = block - direct->bytes_done, bytes = rest < left ? rest : left,
-               from = coll->rank * block + direct->bytes_done;
+               from = (to_root ? 0 : coll->rank * block) + direct->bytes_done;
         uint8_t *out = (uint8_t *)op->recv + (from_root ? 0 : rank * block) + direct->bytes_done;
 
         if (!offer->address)

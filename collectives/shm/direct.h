@@ -16,12 +16,14 @@
 
 #include "collectives/engine/operation.h"
 #include "collectives/shm/coll.h"
+#include "transport/shm/ways.h"
 
 #define BR_SHM_DIRECT_ROUNDS 2u
 
-/* What a rank says in the second round: it has what it needs; it would have read what its owner may
- * overwrite, whose call is in place; the kernel does not let it read. */
-enum br_shm_outcome { BR_SHM_READ, BR_SHM_IN_PLACE, BR_SHM_REFUSED };
+/* What a rank says in the second round: it has what it needs; it is a gather's root, and chunks
+ * cost it less; it would have read what its owner may overwrite, whose call is in place; the kernel
+ * does not let it read. */
+enum br_shm_outcome { BR_SHM_READ, BR_SHM_BY_CHUNKS, BR_SHM_IN_PLACE, BR_SHM_REFUSED };
 
 /* Of one rank, for as long as it has the segment. */
 struct br_shm_direct {
@@ -34,6 +36,10 @@ struct br_shm_direct {
     size_t bytes_done;
     enum br_shm_outcome outcome;
     uint64_t *read_bytes; /* grows by what is read in other processes; not owned */
+    /* of gathers of which this rank is the root: what chunks (BR_WAY_PIPE) and direct reads have
+     * cost; and of the one that runs its way, burst 0: there is none */
+    struct br_ways ways;
+    struct br_ways_frame gather;
 };
 
 /* What a rank publishes in the first round. */
@@ -49,10 +55,10 @@ bool br_shm_direct_possible(void);
 
 /* May collectives of this kind be read directly? Those in which each byte is read by one rank:
  * that is one copy instead of two. What all ranks read is copied once into the segment, and read
- * there from the cache. */
+ * there from the cache. A gather's root decides for each call. */
 static inline bool br_shm_direct_suits(enum br_collective collective)
 {
-    return collective == BR_ALLTOALL || collective == BR_SCATTER;
+    return collective == BR_ALLTOALL || collective == BR_SCATTER || collective == BR_GATHER;
 }
 
 /* Begins an operation: what this rank publishes. */
@@ -63,6 +69,9 @@ void br_shm_direct_offer(struct br_shm_direct *direct, const struct br_operation
  * less. Returns whether that is over; direct->outcome says how. */
 bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *coll,
                         const struct br_operation *op, uint64_t epoch);
+
+/* The operation has ended well: a gather's root learns what its way has cost. */
+void br_shm_direct_ended(struct br_shm_direct *direct, const struct br_operation *op);
 
 /* The operation ends with an error, and its buffer becomes the program's again: whoever reads it
  * from now on is refused. Before the error is told. */

@@ -616,6 +616,44 @@ static void complete__direct(void **state)
     }
 }
 
+/* The root takes one way or the other, call by call: the first time it looks at direct reads, then
+ * it goes by chunks until it knows of both. */
+static void complete__gather_chooses(void **state)
+{
+    const uint64_t block = LARGE * sizeof(int32_t);
+    struct br_operation ops[N];
+
+    (void)state;
+    make_large(ops, BR_GATHER, false, LARGE);
+    for (int k = 0; k < 20; k++) {
+        uint64_t before = locals[0].epoch, read = read_bytes[1], rounds;
+
+        memset(ops[1].recv, 0xee, N * block);
+        run_large(ops);
+        check_large(ops, LARGE);
+        read = read_bytes[1] - read;
+        rounds = locals[0].epoch - before;
+        assert_int_equal(read, rounds == BR_SHM_DIRECT_ROUNDS ? (N - 1) * block : 0);
+        assert_true(k > 1 || (rounds == BR_SHM_DIRECT_ROUNDS) == (k == 0));
+    }
+    for (int r = 0; r < N; r++)
+        assert_true(locals[r].direct.allowed);
+    for (int k = 0; k < 300 && locals[1].direct.allowed; k++) { /* rank 0 may not be read */
+        memset(ops[1].recv, 0xee, N * block);
+        for (int r = 0; r < N; r++)
+            assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+        locals[0].direct.token++;
+        for (int turn = 0, complete = 0; complete < N; turn++) {
+            assert_true(turn < 1000);
+            for (int r = 0; r < N; r++)
+                complete += locals[r].busy && br_shm_executor_complete(&locals[r], &ops[r]) == 1;
+        }
+        check_large(ops, LARGE);
+    }
+    assert_false(locals[1].direct.allowed);
+    free_large(ops);
+}
+
 /* What is overwritten in place is not read by others; the next operation is read directly again. */
 static void complete__direct_in_place(void **state)
 {
@@ -840,6 +878,7 @@ int main(void)
                                         close_segment),
         cmocka_unit_test_setup_teardown(complete__chunk_waits_for_all, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__gather_chooses, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_in_place, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_refused, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(fail__ends_reading, open_segment, close_segment),
