@@ -25,8 +25,8 @@ static const struct {
     const char *name;
     uint32_t collectives;
 } algorithms[BR_ALGORITHMS] = {
-    [BR_FLAT] = {"flat", ROOTED | SPREAD | BIT(BR_ALLREDUCE)},
-    [BR_TREE] = {"tree", ROOTED | SPREAD},
+    [BR_FLAT] = {"flat", ROOTED | SPREAD | BIT(BR_ALLREDUCE) | BIT(BR_BARRIER)},
+    [BR_TREE] = {"tree", ROOTED | SPREAD | BIT(BR_BARRIER)},
     [BR_CHAIN] = {"chain", ROOTED | SCANS},
     [BR_BINARY_TREE] = {"binary_tree", ROOTED | BIT(BR_ALLREDUCE)},
     [BR_DOUBLE_TREE] = {"double_tree", ROOTED | BIT(BR_ALLREDUCE)},

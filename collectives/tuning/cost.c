@@ -76,11 +76,6 @@ void br_cost_add_exchange(struct br_cost_problem *p,
     add_round(p, &exchange, sums);
 }
 
-static bool cost_towards_root(const struct br_cost_problem *p)
-{
-    return p->request->collective == BR_REDUCE || p->request->collective == BR_GATHER;
-}
-
 void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance,
                         double messages, double bytes, double sums)
 {
@@ -94,7 +89,7 @@ void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t dista
                                    .messages = messages,
                                    .bytes = bytes,
                                    .active = active,
-                                   .reversed = cost_towards_root(p)};
+                                   .reversed = p->to_root};
 
     add_round(p, &exchange, sums);
 }
@@ -118,7 +113,7 @@ static void tuning_cost_add_all(struct br_cost_problem *p, uint32_t sender, uint
                                    .peers = others,
                                    .ranks = p->request->n,
                                    .sender = sender,
-                                   .reversed = cost_towards_root(p),
+                                   .reversed = p->to_root,
                                    .level = BR_LEVEL_ANY,
                                    .messages = 1,
                                    .bytes = bytes,
@@ -379,8 +374,10 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
 static void add_flat(struct br_cost_problem *p, double sum)
 {
     uint32_t others = p->request->n - 1;
-    uint32_t sender =
-        br_collective_rooted(p->request->collective) ? p->request->root : BR_PORT_LOAD_ALL;
+    enum br_collective collective = p->request->collective;
+    uint32_t sender = br_collective_rooted(collective) || collective == BR_BARRIER
+                          ? p->request->root
+                          : BR_PORT_LOAD_ALL;
 
     tuning_cost_add_all(p, sender, others, p->bytes, sum * others);
 }
@@ -389,13 +386,12 @@ static void add_flat(struct br_cost_problem *p, double sum)
  * others end. A core serves one after the other, the largest subtree first. */
 static void add_tree(struct br_cost_problem *p, double sum)
 {
-    bool down = p->request->collective == BR_BROADCAST;
     uint32_t n = p->request->n, depth = 0;
     double path;
 
     for (uint32_t distance = 1; distance < n; distance *= 2, depth++) {
         double edges = fmin(distance, n - distance);
-        double messages = down && !p->topology->cores ? depth + 1 : 1;
+        double messages = p->to_root || p->topology->cores ? 1 : depth + 1;
 
         br_cost_add_rounds(p, edges / messages, distance, messages, p->bytes, sum);
     }
@@ -438,7 +434,7 @@ static void add_forest(struct br_cost_problem *p)
                piece * p->model->gamma;
 }
 
-static void add_algorithm(struct br_cost_problem *p)
+static void tuning_cost_add_messages(struct br_cost_problem *p)
 {
     const struct br_schedule_request *request = p->request;
     bool scan = request->collective == BR_SCAN || request->collective == BR_EXSCAN;
@@ -476,6 +472,19 @@ static void add_algorithm(struct br_cost_problem *p)
     } else {
         add_doubling_rounds(p, 0, 0);
     }
+}
+
+static void add_algorithm(struct br_cost_problem *p)
+{
+    enum br_collective collective = p->request->collective;
+    bool both = collective == BR_BARRIER && p->request->algorithm != BR_DISSEMINATION;
+
+    p->to_root = both || collective == BR_REDUCE || collective == BR_GATHER;
+    tuning_cost_add_messages(p);
+    if (!both)
+        return;
+    p->to_root = false; /* and down again */
+    tuning_cost_add_messages(p);
 }
 
 static void tuning_cost_estimate(struct br_cost_problem *p, double bytes, uint32_t fragments,

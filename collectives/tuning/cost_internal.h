@@ -11,6 +11,7 @@ struct br_cost_problem {
     const struct br_cost_model *model;
     const struct br_topology *topology;
     const struct br_schedule_request *request;
+    bool to_root; /* messages of a tree go up; else down */
     double bytes; /* of one block of one fragment */
     double path, cpu;
     struct br_port_load load;

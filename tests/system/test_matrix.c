@@ -103,7 +103,7 @@ static const struct {
     {BR_ALLTOALL, {"direct", "bruck"}, false},
     {BR_GATHER, {"flat", "tree"}, false},
     {BR_SCATTER, {"flat", "tree"}, false},
-    {BR_BARRIER, {"dissemination"}, false},
+    {BR_BARRIER, {"dissemination", "flat", "tree"}, false},
     {CASE_SENDRECV, {NULL}, false},
     {BR_SCAN, {"chain", "doubling"}, false},
     {BR_EXSCAN, {"chain", "doubling"}, false},

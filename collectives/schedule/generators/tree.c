@@ -173,6 +173,16 @@ static void tree_reduce(const struct family *f, struct br_span *sources)
         br_builder_copy(f->b, output, input);
 }
 
+/* Up to the root when everybody below has come, and down again when all have. */
+static void tree_barrier(const struct family *f, struct br_span *sources)
+{
+    tree_reduce(f, sources);
+    if (f->own != 0)
+        recv_down(f, output);
+    for (uint32_t i = 0; i < f->n_children; i++)
+        tree_send_to(f, f->children[i], output);
+}
+
 /* The block of the rank with a number. */
 static struct br_span tree_block(const struct family *f, enum br_buffer buffer, uint32_t number)
 {
@@ -259,6 +269,9 @@ static void tree_generate(const struct family *f, struct br_span *sources, uint3
         break;
     case BR_REDUCE:
         tree_reduce(f, sources);
+        break;
+    case BR_BARRIER:
+        tree_barrier(f, sources);
         break;
     default:
         br_builder_set_packed(f->b, packed);

@@ -197,7 +197,10 @@ static void br_cost_estimate__gives_each_rank_of_a_crowd_one_core(void **state)
                  {BR_REDUCE, BR_FLAT, 2, 7},
                  {BR_REDUCE, BR_FLAT, 6, 7 * 2},
                  {BR_SCATTER, BR_FLAT, 2, 7 * 4.0 / 3},
-                 {BR_GATHER, BR_FLAT, 2, 7}};
+                 {BR_GATHER, BR_FLAT, 2, 7},
+                 {BR_BARRIER, BR_FLAT, 2, 7 + 7 * 4.0 / 3},
+                 {BR_BARRIER, BR_TREE, 2, 2 * (4.0 / 3 + 2 + 4)},
+                 {BR_BARRIER, BR_DISSEMINATION, 2, 3 * 8}};
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

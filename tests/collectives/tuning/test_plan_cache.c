@@ -86,10 +86,10 @@ static void plan_cache_get__refuses_what_does_not_apply(void **state)
 
     (void)state;
     init(&cache, 4);
-    assert_int_equal(br_plan_cache_choose(&cache, BR_BARRIER, BR_COST_4_BYTES, "tree", 0, &tuning),
+    assert_int_equal(br_plan_cache_choose(&cache, BR_BARRIER, BR_COST_4_BYTES, "chain", 0, &tuning),
                      -EINVAL);
-    assert_says(br_error_message(), "tree|barrier");
-    tuning = choose(&cache, BR_BROADCAST, "tree");
+    assert_says(br_error_message(), "chain|barrier");
+    tuning = choose(&cache, BR_BROADCAST, "chain");
     assert_int_equal(br_plan_cache_get(&cache, BR_BARRIER, tuning->config, 0, false, false, &plan),
                      -EINVAL);
     assert_int_equal(cache.count, 0);

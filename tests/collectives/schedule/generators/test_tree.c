@@ -9,10 +9,10 @@
 #include "tests/collectives/schedules.h"
 
 static uint32_t sends(enum br_algorithm algorithm, enum br_collective collective, uint32_t n,
-                      uint32_t rank)
+                      uint32_t root, uint32_t rank)
 {
     struct br_schedule_request request = {
-        .collective = collective, .algorithm = algorithm, .n = n, .rank = rank, .root = 2};
+        .collective = collective, .algorithm = algorithm, .n = n, .rank = rank, .root = root};
     struct br_schedule *schedule;
     uint32_t count;
 
@@ -25,12 +25,30 @@ static uint32_t sends(enum br_algorithm algorithm, enum br_collective collective
 static void br_generate_tree__spreads_the_sends(void **state)
 {
     (void)state;
-    assert_int_equal(sends(BR_TREE, BR_BROADCAST, 16, 2), 4);
-    assert_int_equal(sends(BR_FLAT, BR_BROADCAST, 16, 2), 15);
-    assert_int_equal(sends(BR_CHAIN, BR_BROADCAST, 16, 2), 1);
-    assert_int_equal(sends(BR_CHAIN, BR_BROADCAST, 16, 1), 0); /* the last after the root */
+    assert_int_equal(sends(BR_TREE, BR_BROADCAST, 16, 2, 2), 4);
+    assert_int_equal(sends(BR_FLAT, BR_BROADCAST, 16, 2, 2), 15);
+    assert_int_equal(sends(BR_CHAIN, BR_BROADCAST, 16, 2, 2), 1);
+    assert_int_equal(sends(BR_CHAIN, BR_BROADCAST, 16, 2, 1), 0); /* the last after the root */
     for (uint32_t rank = 0; rank < 16; rank++)
-        assert_int_equal(sends(BR_TREE, BR_REDUCE, 16, rank), rank != 2);
+        assert_int_equal(sends(BR_TREE, BR_REDUCE, 16, 2, rank), rank != 2);
+}
+
+/* Twice as many messages as there are other ranks, up and down. */
+static void br_generate_tree__passes_a_barrier_up_and_down(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n < 18; n++) {
+        uint32_t flat = 0, tree = 0;
+
+        for (uint32_t rank = 0; rank < n; rank++) {
+            flat += sends(BR_FLAT, BR_BARRIER, n, 0, rank);
+            tree += sends(BR_TREE, BR_BARRIER, n, 0, rank);
+        }
+        assert_int_equal(flat, 2 * (n - 1));
+        assert_int_equal(tree, 2 * (n - 1));
+    }
+    assert_int_equal(sends(BR_FLAT, BR_BARRIER, 16, 0, 0), 15);
+    assert_int_equal(sends(BR_TREE, BR_BARRIER, 16, 0, 0), 4);
 }
 
 static void br_generate_tree__serves_the_largest_subtree_first(void **state)
@@ -137,6 +155,7 @@ int main(void)
         cmocka_unit_test(br_generate_tree__goes_digit_by_digit),
         cmocka_unit_test(br_generate_tree__flat_gathers_in_place),
         cmocka_unit_test(br_generate_tree__spreads_the_sends),
+        cmocka_unit_test(br_generate_tree__passes_a_barrier_up_and_down),
         cmocka_unit_test(br_generate_tree__serves_the_largest_subtree_first),
     };
 
