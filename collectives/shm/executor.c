@@ -378,7 +378,7 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
         if (shm->n >= BR_SHM_MANY)
             shm->max_copied_bytes = BR_SHM_ROUNDS_BYTES;
         shm->max_exchange_bytes =
-            shm->direct.allowed ? BR_SHM_ROUNDS_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
+            shm->direct.allowed ? BR_SHM_DIRECT_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
     }
     if (!context->crowded && of_each < shm->max_reduce_bytes)
         shm->max_reduce_bytes = of_each > BR_SHM_COPIED_BYTES ? of_each : BR_SHM_COPIED_BYTES;

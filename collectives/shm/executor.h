@@ -34,9 +34,11 @@
 #define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
 /* Where ranks share cores, up to how many bytes all collectives but reduces and all-reduces go
- * here: in chunks, with BR_SHM_MANY ranks and more, or read directly. Whatever else the ranks call
- * waits for their end, so what is longer goes to the engine. */
+ * here in chunks, with BR_SHM_MANY ranks and more, and up to how many those in which each byte is
+ * read by one rank, directly. Whatever else the ranks call waits for their end, so what is longer
+ * goes to the engine. */
 #define BR_SHM_ROUNDS_BYTES (8u << 20)
+#define BR_SHM_DIRECT_BYTES (16u << 20)
 
 /* How often the segment is looked at while nobody does so all the time. */
 #define BR_SHM_POLL_NS (50 * BR_US)

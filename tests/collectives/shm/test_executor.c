@@ -130,11 +130,16 @@ static void set_limits__by_ranks_and_cores(void **state)
         uint32_t n;
         bool crowded, direct;
         size_t allreduce, reduce, exchange, others;
-    } cases[] = {{2, false, true, 4, 8, 8, 8},           {3, false, true, 4, 8, 8, 8},
-                 {4, false, true, 32, 32, 32, 32},       {8, false, true, 32, 32, 32, 32},
-                 {16, false, true, 32, 16, 32, 32},      {64, false, true, 32, 8, 32, 32},
-                 {3, true, true, 128, 128, 8192, 128},   {4, true, true, 128, 128, 8192, 8192},
-                 {64, true, true, 128, 128, 8192, 8192}, {64, true, false, 128, 128, 256, 8192}};
+    } cases[] = {{2, false, true, 4, 8, 8, 8},
+                 {3, false, true, 4, 8, 8, 8},
+                 {4, false, true, 32, 32, 32, 32},
+                 {8, false, true, 32, 32, 32, 32},
+                 {16, false, true, 32, 16, 32, 32},
+                 {64, false, true, 32, 8, 32, 32},
+                 {3, true, true, 128, 128, 16384, 128},
+                 {4, true, true, 128, 128, 16384, 8192},
+                 {64, true, true, 128, 128, 16384, 8192},
+                 {64, true, false, 128, 128, 256, 8192}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
