@@ -48,7 +48,8 @@ struct br_inbox_cell {
     uint16_t ticket;
     uint64_t token_address, token; /* BR_SOURCE_DIRECT */
     uint8_t measured;              /* 1: the writer asks what it takes (br_inbox_header.took) */
-    uint8_t unused[31];
+    uint8_t rewound;               /* BR_SOURCE_PIPE, 1: it begins at the start of the ring */
+    uint8_t unused[30];
 };
 static_assert(sizeof(struct br_inbox_cell) == 128, "a cell is two cache lines");
 
@@ -135,6 +136,12 @@ static inline bool br_inbox_ready(const struct br_inbox *inbox, uint32_t positio
 static inline uint32_t br_inbox_lap(const struct br_inbox *inbox, uint32_t position)
 {
     return (position / (inbox->mask + 1) + 1) & 0xffff;
+}
+
+/* Where the ring of the pipe begins anew: the least such position from this one on. */
+static inline uint64_t br_inbox_rewind(uint64_t position)
+{
+    return (position + BR_INBOX_PIPE - 1) & ~(uint64_t)(BR_INBOX_PIPE - 1);
 }
 
 /* The reader gives a ticket back. */

@@ -156,6 +156,11 @@ struct br_shm_link {
     uint16_t piping[BR_INBOX_DATA]; /* ring of the tickets whose payload goes through the pipe */
     uint32_t piping_head, piping_tail, piping_done;
     uint64_t pipe_written;
+    uint64_t pipe_end;     /* where the last frame that goes through the pipe will end */
+    uint64_t pipe_rewound; /* where it was rewound last: all before has been read */
+    /* from the start of the ring: bytes that have been written; where no frame begins any more, if
+     * it can be at the start */
+    uint64_t pipe_has_been, pipe_lap;
     uint64_t announced[BR_SHM_SEGMENTS]; /* region id + 1, 0: free */
     struct br_ways ways;
 

@@ -75,6 +75,35 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
     return true;
 }
 
+/* What the peer has not read of the pipe, by its own word; a forged one only starves its author. */
+static uint64_t pipe_unread(const struct br_shm_link *link)
+{
+    uint64_t read = atomic_load_explicit(&link->out.header->pipe_read, memory_order_acquire);
+
+    if ((int64_t)(read - link->pipe_rewound) < 0)
+        read = link->pipe_rewound;
+    return link->pipe_written - read;
+}
+
+/* Where the next frame will begin that goes through the pipe: behind the frame before; or, to have
+ * pages that exist, at the start of the ring again, when nothing is in it (inbox.h, note 6). */
+static uint64_t pipe_next(const struct br_shm_link *link)
+{
+    return link->pipe_end % BR_INBOX_PIPE >= link->pipe_lap &&
+                   link->pipe_end == link->pipe_written && !pipe_unread(link)
+               ? br_inbox_rewind(link->pipe_end)
+               : link->pipe_end;
+}
+
+/* Have all the pages been written where so many bytes would be in the pipe? Whoever writes to the
+ * others waits for the kernel. */
+static bool pipe_has_pages(const struct br_shm_link *link, uint32_t length)
+{
+    uint64_t end = pipe_next(link) % BR_INBOX_PIPE + length;
+
+    return link->pipe_has_been >= (end < BR_INBOX_PIPE ? end : BR_INBOX_PIPE);
+}
+
 /* Where the peer will find the payload (enum br_inbox_source), and in *way what is to be known of
  * that later; -EAGAIN: post it later. */
 static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
@@ -91,8 +120,7 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
     }
     if (number == -EAGAIN)
         return -EAGAIN;
-    /* at first the pipe has no pages, and whoever writes there waits for the kernel */
-    if (frame->length < BR_WAYS_LEAST || link->ways.refused || link->pipe_written < BR_INBOX_PIPE)
+    if (frame->length < BR_WAYS_LEAST || link->ways.refused || !pipe_has_pages(link, frame->length))
         return BR_SOURCE_PIPE;
     *way = br_ways_post(&link->ways, frame->length);
     if (way->measured)
@@ -105,14 +133,31 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
     return BR_SOURCE_DIRECT;
 }
 
+/* The frame will go through the pipe behind those that are to. Returns whether it begins at the
+ * start of the ring again. */
+static bool pipe_append(struct br_shm_link *link, uint16_t ticket, uint32_t length)
+{
+    uint64_t start = pipe_next(link);
+    bool rewound = start != link->pipe_end;
+
+    if (rewound) {
+        link->pipe_written = link->pipe_rewound = start;
+        link->pipe_lap = link->pipe_has_been + link->pipe_has_been / 8;
+        /* before the cell: the peer expects no less than where the frame starts */
+        atomic_store_explicit(&link->out.header->pipe_written, start, memory_order_relaxed);
+    }
+    link->pipe_end = start + length;
+    link->piping[link->piping_tail++ % BR_INBOX_DATA] = ticket;
+    return rewound;
+}
+
 /* Fills in the rest of the cell of a DATA frame that has its ticket, and publishes it. */
 static void shm_post_publish(struct br_shm_link *link, const struct br_frame *frame,
                              enum br_inbox_source source, uint16_t ticket, bool measured)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
 
-    if (source == BR_SOURCE_PIPE)
-        link->piping[link->piping_tail++ % BR_INBOX_DATA] = ticket;
+    cell->rewound = source == BR_SOURCE_PIPE && pipe_append(link, ticket, frame->length);
     shm_post_fill(cell, frame, source);
     cell->slot = frame->slot;
     cell->offset = frame->offset;
@@ -148,14 +193,11 @@ static bool shm_post_data(struct br_shm_link *link, const struct br_frame *frame
     return true;
 }
 
-/* Room in the pipe, by the reader's word. */
 static uint32_t pipe_room(const struct br_shm_link *link)
 {
-    uint64_t read = atomic_load_explicit(&link->out.header->pipe_read, memory_order_acquire);
-    uint64_t fill_ = link->pipe_written - read;
+    uint64_t unread = pipe_unread(link);
 
-    return fill_ < BR_INBOX_PIPE ? (uint32_t)(BR_INBOX_PIPE - fill_)
-                                 : 0; /* a forged word only starves its author */
+    return unread < BR_INBOX_PIPE ? (uint32_t)(BR_INBOX_PIPE - unread) : 0;
 }
 
 static void pipe_out(struct br_shm_link *link)
@@ -176,6 +218,8 @@ static void pipe_out(struct br_shm_link *link)
         memcpy(link->out.pipe + at, posted->payload + link->piping_done, n);
         posted->way.worked += began ? br_clock_now() - began : 0;
         link->pipe_written += n;
+        if (link->pipe_has_been < at + n)
+            link->pipe_has_been = at + n;
         /* A piece at a time, so that the peer reads while we go on writing. */
         atomic_store_explicit(&link->out.header->pipe_written, link->pipe_written,
                               memory_order_release);

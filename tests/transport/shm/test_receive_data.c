@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/random.h"
 #include "tests/transport/shm/pair.h"
 #include "transport/segment.h"
 
@@ -71,6 +72,85 @@ static void receive_data__from_the_pipe(void **state)
     for (int i = 0; i < 2; i++)
         send_and_check(pair, from, NULL);
     assert_int_equal(pair->a.device->counters.tx_copied_bytes, 2 * BYTES);
+    free(from);
+}
+
+/* Frames of `bytes`, one after the other. */
+static void send_small(struct pair *pair, const uint8_t *from, uint32_t bytes, int n)
+{
+    for (int i = 0; i < n; i++, from++) {
+        struct br_slot *slot = br_slot_get(&pair->b.slots, to, bytes, bytes);
+
+        post_placed(&pair->a, from, bytes, br_slot_number(&pair->b.slots, slot), 0, NULL, 1);
+        (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
+        assert_memory_equal(to, from, bytes);
+        (void)await(&pair->a, &pair->b, BR_EVENT_SENT);
+        br_slot_put(&pair->b.slots, slot);
+    }
+}
+
+/* A pipe with nothing in it begins anew, so that few frames wait for pages; with time it has all of
+ * them, and is a ring as any other. */
+static void receive_data__new_pages_of_the_pipe_are_few(void **state)
+{
+    enum { LENGTH = 8192 };
+    struct pair *pair = *state;
+    struct br_shm_link *link = inside(&pair->a);
+    uint8_t *from = malloc(BYTES);
+    uint64_t written;
+
+    fill(from);
+    send_small(pair, from, LENGTH, 2);
+    assert_int_equal(link->pipe_has_been, LENGTH);
+    send_small(pair, from, LENGTH, 43);
+    assert_in_range(link->pipe_has_been, 2 * LENGTH, 10 * LENGTH);
+    send_small(pair, from, LENGTH, 2000);
+    assert_int_equal(link->pipe_has_been, BR_INBOX_PIPE);
+    written = link->pipe_written;
+    send_small(pair, from, LENGTH, 500);
+    assert_int_equal(link->pipe_written - written, 500 * LENGTH);
+    free(from);
+}
+
+/* Frames of all lengths, also such as are larger than the pipe, while others are under way or none
+ * are. */
+static void receive_data__from_a_pipe_that_begins_anew(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+    struct br_random random;
+
+    fill(from);
+    br_random_seed(&random, 1);
+    inside(&pair->a)->ways.refused = true;
+    for (int round = 0; round < 300; round++) {
+        int n = 1 + (int)br_random_below(&random, 4);
+        struct br_slot *slots[4];
+        uint32_t end = 0;
+
+        memset(to, 0, BYTES);
+        for (int i = 0; i < n; i++) {
+            uint32_t bits = 4 + (uint32_t)br_random_below(&random, 15),
+                     bytes = 1 + (uint32_t)br_random_below(&random, 1u << bits);
+
+            if (round % 50 == 49 && !i)
+                bytes += BR_INBOX_PIPE;
+            slots[i] = br_slot_get(&pair->b.slots, to + end, bytes, bytes);
+            post_placed(&pair->a, from + end, bytes, br_slot_number(&pair->b.slots, slots[i]), 0,
+                        NULL, 1);
+            end += bytes;
+            if (br_random_below(&random, 2))
+                end_poll(&pair->b);
+        }
+        for (int i = 0; i < n; i++)
+            (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
+        assert_memory_equal(to, from, end);
+        for (int i = 0; i < n; i++) {
+            (void)await(&pair->a, &pair->b, BR_EVENT_SENT);
+            br_slot_put(&pair->b.slots, slots[i]);
+        }
+    }
+    assert_int_equal(pair->a.n_events + pair->b.n_events, 0);
     free(from);
 }
 
@@ -469,6 +549,8 @@ int main(void)
 #define PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
     const struct CMUnitTest tests[] = {
         PAIR(receive_data__from_the_pipe),
+        PAIR(receive_data__new_pages_of_the_pipe_are_few),
+        PAIR(receive_data__from_a_pipe_that_begins_anew),
         PAIR(receive_data__directly),
         PAIR(receive_data__tries_both_ways),
         PAIR(receive_data__directly_is_refused),
