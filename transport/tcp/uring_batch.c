@@ -79,7 +79,17 @@ static ssize_t batch_send_one(int fd, const void *bytes, size_t n)
     return SEND(fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
-static void run_plain(struct br_tcp_call *call)
+/* Sends the parts from one place (note 4). */
+static ssize_t batch_send_together(struct br_tcp_batch *batch, const struct br_tcp_call *call)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < call->msg.msg_iovlen; at += call->iov[i++].iov_len)
+        memcpy(batch->together + at, call->iov[i].iov_base, call->iov[i].iov_len);
+    return batch_send_one(call->fd, batch->together, call->bytes);
+}
+
+static void run_plain(struct br_tcp_batch *batch, struct br_tcp_call *call)
 {
     ssize_t n;
 
@@ -87,6 +97,8 @@ static void run_plain(struct br_tcp_call *call)
         n = batch_receive(call->fd, call->iov[0].iov_base, call->bytes);
     else if (call->msg.msg_iovlen == 1) /* 0.1 us less than sendmsg */
         n = batch_send_one(call->fd, call->iov[0].iov_base, call->bytes);
+    else if (call->bytes <= sizeof batch->together)
+        n = batch_send_together(batch, call);
     else
         n = sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     call->result = n < 0 ? -errno : n;
@@ -146,7 +158,7 @@ unsigned br_tcp_batch_run(struct br_tcp_batch *batch)
     }
     for (int i = 0; i < batch->n; i++)
         if (batch->calls[i].result == NO_RESULT) {
-            run_plain(&batch->calls[i]);
+            run_plain(batch, &batch->calls[i]);
             system_calls++;
         }
     return system_calls;

@@ -14,6 +14,9 @@
  *    against 4.2 for eight.
  * 3. A missing ring (it is forbidden in many containers, or memory is short) is not an error: plain
  *    calls do the same. It is logged once.
+ * 4. A plain send of several parts copies them together when they are small, because sendto() takes
+ *    0.2 us less than sendmsg(), which copies the list of the parts and checks it. With 4 KiB the
+ *    copy costs what the call saves.
  *
  * One thread at a time uses a batch. The functions do not block.
  */
@@ -23,12 +26,14 @@
 #include <liburing.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define BR_TCP_BATCH  32  /* The most calls of one batch. */
-#define BR_TCP_IOVECS 128 /* The most iovecs of one send: header and payload of a whole queue. */
-#define BR_TCP_FEW    2   /* Up to so many calls are made without the ring. */
+#define BR_TCP_BATCH    32   /* The most calls of one batch. */
+#define BR_TCP_IOVECS   128  /* The most iovecs of one send: header and payload of a whole queue. */
+#define BR_TCP_FEW      2    /* Up to so many calls are made without the ring. */
+#define BR_TCP_TOGETHER 2048 /* Bytes of a send whose parts are copied together (note 4). */
 
 struct br_tcp_call {
     void *owner; /* For the caller. */
@@ -45,6 +50,7 @@ struct br_tcp_batch {
     bool ring_on; /* The ring is used. */
     int n;        /* Calls in the batch. */
     struct br_tcp_call calls[BR_TCP_BATCH];
+    uint8_t together[BR_TCP_TOGETHER]; /* The parts of a small send (note 4). */
 };
 
 /* Makes an empty batch, with a ring if possible. */
