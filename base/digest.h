@@ -10,8 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define XXH_INLINE_ALL /* nothing to link, and little to execute where the length is known */
+#include <xxhash.h>
+
 /* Returns the digest of n words. To chain digests, put the first one among the next words. */
-uint64_t br_digest(const uint64_t *words, size_t n);
+static inline uint64_t br_digest(const uint64_t *words, size_t n)
+{
+    return XXH3_64bits(words, n * sizeof *words);
+}
 
 /* Returns the digest of n bytes. */
 uint64_t br_digest_bytes(const void *bytes, size_t n);

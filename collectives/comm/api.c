@@ -270,6 +270,14 @@ static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
     return true;
 }
 
+/* Apart, as it may be cancelled (base/process.h, note 5). */
+__attribute__((noinline)) static void api_run(struct br_operation *op)
+{
+    BR_DISABLE_CANCELLATION;
+
+    br_progress_run(op, 0, UINT64_MAX);
+}
+
 /* Nobody else hears of the operation: it needs no place in the pool. */
 static int api_call_blocking(struct braid_comm *comm, const char *name, const struct br_api_even *c,
                              const struct call_bytes *bytes, const struct braid_options *options)
@@ -282,7 +290,7 @@ static int api_call_blocking(struct braid_comm *comm, const char *name, const st
     if (rc)
         return rc;
     if (!comm->shm || br_operation_is_staged(&op) || !br_progress_shm(comm, &op, NULL))
-        br_progress_run(&op, 0, UINT64_MAX);
+        api_run(&op);
     return br_operation_result(&op);
 }
 
@@ -329,14 +337,27 @@ int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out
     return rc;
 }
 
+/* Apart, as it may be cancelled. */
+__attribute__((noinline)) static int api_make_and_begin(struct braid_comm *comm, const char *name,
+                                                        const struct br_api_even *c,
+                                                        const struct call_bytes *bytes,
+                                                        const struct braid_options *options,
+                                                        bool persistent, struct braid_op **out)
+{
+    BR_DISABLE_CANCELLATION;
+    struct br_operation *op;
+    int rc = api_make(comm, name, c, bytes, options, &op);
+
+    return rc ? rc : br_api_begin(op, persistent, out);
+}
+
+/* The short ways have no cancellation point (base/process.h, note 5). */
 static int api_call(struct braid_comm *comm, const char *name, const struct br_api_even *c,
                     const struct braid_options *options, bool persistent, struct braid_op **out)
 {
-    BR_DISABLE_CANCELLATION;
     struct braid_options copy;
     bool recorded = br_call_group_is_open();
     struct call_bytes bytes;
-    struct br_operation *op;
     int rc = check_call(comm, name, c, &bytes);
 
     if (out)
@@ -355,8 +376,7 @@ static int api_call(struct braid_comm *comm, const char *name, const struct br_a
                api_call_shm(comm, c, &bytes, options, out, &rc)) {
         return rc;
     }
-    rc = api_make(comm, name, c, &bytes, options, &op);
-    return rc ? rc : br_api_begin(op, persistent, out);
+    return api_make_and_begin(comm, name, c, &bytes, options, persistent, out);
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */

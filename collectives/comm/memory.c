@@ -543,14 +543,14 @@ static bool is_foreign(const struct br_context *context, int gpu, const void *me
     return gpu && !context->gpu->reaches(context, gpu, memory);
 }
 
-int br_comm_probe_memory(const char *name, struct br_operation *op)
+/* Apart, as it may be cancelled (base/process.h, note 5). */
+__attribute__((noinline)) static int memory_probe_gpus(const char *name, struct br_operation *op)
 {
+    BR_DISABLE_CANCELLATION;
     struct br_context *context = op->comm->context;
     const struct br_gpu_ops *ops = context->gpu;
     int rc;
 
-    if (!context->gpus)
-        return 0;
     op->send_gpu = op->send_bytes ? ops->gpu_of(op->send) : 0;
     op->recv_gpu = op->recv_bytes ? ops->gpu_of(op->recv) : 0;
     if (!op->send_gpu && !op->recv_gpu)
@@ -566,6 +566,11 @@ int br_comm_probe_memory(const char *name, struct br_operation *op)
     op->foreign =
         is_foreign(context, op->send_gpu, op->send) || is_foreign(context, op->recv_gpu, op->recv);
     return 0;
+}
+
+int br_comm_probe_memory(const char *name, struct br_operation *op)
+{
+    return op->comm->context->gpus ? memory_probe_gpus(name, op) : 0;
 }
 
 void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/cpu_affinity.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/ring.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
@@ -65,14 +66,14 @@ static void yield_in_round(struct br_context *context)
 }
 
 /* Asks the shared segment until op is complete, or goes on in the pool; now and then everything
- * else is served, and deadlines are looked at. */
-static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
+ * else is served, and deadlines are looked at. looks: that were made in vain. */
+static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on,
+                     uint32_t looks)
 {
     struct br_context *context = comm->context;
     bool yield = context->settings.oversubscribed;
     /* set at the first look: a clock costs as much as the rest of an operation */
     uint64_t started = 0;
-    uint32_t looks = 0;
     int rc;
 
     while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
@@ -119,12 +120,17 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
     return rc;
 }
 
-static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
-                              struct br_going_on *going_on)
+/* What most operations end without: goes on after so many looks, of which the last one returned rc.
+ * Apart, as it may be cancelled (base/process.h, note 5). */
+__attribute__((noinline)) static void go_on_shm(struct braid_comm *comm, struct br_operation *op,
+                                                struct br_going_on *going_on, int rc,
+                                                uint32_t looks)
 {
+    BR_DISABLE_CANCELLATION;
     struct br_worker *w = comm->context->worker;
-    int rc = check_shm(comm, op, going_on);
 
+    if (!rc)
+        rc = check_shm(comm, op, going_on, looks);
     if (rc > 0)
         return;
     if (rc < 0)
@@ -132,6 +138,20 @@ static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
     br_shm_executor_give_up(comm->shm);
     op->status = w->failed;
     snprintf(op->message, sizeof op->message, "%s", w->message);
+}
+
+static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
+                              struct br_going_on *going_on)
+{
+    uint32_t looks = 0, most = comm->context->settings.oversubscribed ? 0 : LOOK - 1;
+    int rc = 0;
+
+    while (!rc && looks < most && !comm->shm->reads) {
+        rc = br_shm_executor_complete(comm->shm, op);
+        looks++;
+    }
+    if (rc <= 0)
+        go_on_shm(comm, op, going_on, rc, looks);
 }
 
 bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
@@ -173,7 +193,10 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
     last = atomic_load(&context->last_waits);
     if (last || atomic_load(&context->lock_waiters))
         br_progress_let_in(context, last);
-    if (taken && going_on && going_on->op) /* the progress thread has not heard of it */
+    if (taken && going_on && going_on->op) { /* the progress thread has not heard of it */
+        BR_DISABLE_CANCELLATION;
+
         br_progress_wake(context);
+    }
     return taken;
 }

@@ -218,7 +218,11 @@ struct br_operation {
 static inline void br_operation_init(struct br_operation *op, struct braid_comm *comm,
                                      struct br_group *group)
 {
-    memset(op, 0, offsetof(struct br_operation, message));
+    size_t cleared = offsetof(struct br_operation, message);
+
+    /* memset() is faster than the instruction that takes its place where the size is known */
+    __asm__("" : "+r"(cleared));
+    memset(op, 0, cleared);
     op->comm = comm;
     op->group = group;
     atomic_store_explicit(&op->handle, 0, memory_order_relaxed);

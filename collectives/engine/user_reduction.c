@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/process.h"
 #include "collectives/schedule/type.h"
 
 _Thread_local __attribute__((tls_model("initial-exec"))) bool br_user_reduction_runs;
@@ -17,6 +18,7 @@ _Thread_local __attribute__((tls_model("initial-exec"))) bool br_user_reduction_
 void br_user_reduce(const struct br_user_reduction *user, enum braid_type type, void *dst,
                     const void *const *src, int n_src, size_t count)
 {
+    BR_DISABLE_CANCELLATION; /* the function may come to a cancellation point, under the lock */
     _Alignas(64) uint8_t blocks[2][BR_USER_REDUCTION_BYTES];
     size_t size = br_type_size(type), most = BR_USER_REDUCTION_BYTES / size;
 

@@ -13,6 +13,7 @@
 
 #define HALF    BR_SHM_COLL_BYTES
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
+#define SOON    3u /* epochs ahead, of the slot whose line is taken back from its readers (note 6) */
 
 static size_t shm_coll_bytes(uint32_t ranks)
 {
@@ -148,6 +149,13 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
     coll->starts[epoch % BR_SHM_COLL_DEPTH] = start;
     atomic_store_explicit(&slot->epoch, epoch << BR_SHM_COLL_CHECK_BITS | check,
                           memory_order_release);
+    slot = br_shm_coll_slot(coll, coll->rank, epoch + SOON);
+#ifdef __x86_64__
+    /* by its name, as __builtin_prefetch() does not take the line from other cores by default */
+    __asm__ volatile("prefetchw %0" : : "m"(*slot));
+#else
+    __builtin_prefetch(slot, 1);
+#endif
 }
 
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/downgrade.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/process_read.h"
 #include "collectives/schedule/type.h"
 
@@ -140,6 +141,8 @@ bool br_shm_direct_agreed(struct br_shm_direct *direct, const struct br_shm_coll
         worst = *outcome > worst ? *outcome : worst;
     }
     if (worst == BR_SHM_REFUSED) {
+        BR_DISABLE_CANCELLATION; /* the log may write */
+
         direct->allowed = false;
         br_downgrade(direct_reads);
         br_log_info("a rank of this host cannot read the others' memory: collectives of larger "

@@ -61,6 +61,7 @@ struct br_shm_executor {
     size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_copied_bytes;
     size_t split_bytes; /* all-reduces from this size on are split (split.h) */
     uint64_t epoch;     /* the round of the last operation that has published */
+    uint16_t check;     /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,
      * and how many elements of each block a round has, with BR_SHM_CHUNKS; has_read: what this rank
      * needs of the round is in the result; reads: there is more to read directly, at once. */

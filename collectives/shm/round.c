@@ -203,14 +203,13 @@ struct br_call br_shm_round_call(const struct br_operation *op)
 
 int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op, bool all)
 {
-    uint16_t mine = br_shm_coll_check(&shm->coll, shm->rank, shm->epoch);
     struct ranks needed = round_needed(shm, op);
     struct br_call theirs, ours;
     char text[300];
 
     for (uint32_t r = needed.first; r < needed.end; r++) {
         if (r == shm->rank || (!all && !br_shm_coll_ready(&shm->coll, r, shm->epoch)) ||
-            br_shm_coll_check(&shm->coll, r, shm->epoch) == mine)
+            br_shm_coll_check(&shm->coll, r, shm->epoch) == shm->check)
             continue;
         ours = br_shm_round_call(op);
         memcpy(&theirs, br_shm_coll_description(&shm->coll, r, shm->epoch), sizeof theirs);
@@ -231,8 +230,9 @@ static void round_show(struct br_shm_executor *shm, const struct br_operation *o
     shm->epoch++;
     shm->rounds_of[shm->epoch % BR_SHM_COLL_DEPTH].group = op->group;
     shm->rounds_of[shm->epoch % BR_SHM_COLL_DEPTH].sequence = op->sequence;
+    shm->check = br_shm_round_digest(op);
     br_shm_coll_describe(&shm->coll, shm->epoch, &call);
-    br_shm_coll_publish(&shm->coll, shm->epoch, br_shm_round_digest(op), data, bytes);
+    br_shm_coll_publish(&shm->coll, shm->epoch, shm->check, data, bytes);
 }
 
 bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation *op,

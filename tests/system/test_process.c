@@ -79,34 +79,38 @@ struct caller {
     int rc, state; /* of the call; cancellation behind it */
 };
 
+/* A message, or (bytes 0) a broadcast, which within a host waits at the shared segment. */
 static void *receive_for_ever(void *argument)
 {
     struct caller *r = argument;
     uint64_t message = 0;
 
     atomic_store(&r->begun, 1);
-    r->rc = braid_recv(r->comm, &message, sizeof message, 1, NULL, NULL);
+    r->rc = r->bytes ? braid_recv(r->comm, &message, r->bytes, 1, NULL, NULL)
+                     : braid_broadcast(r->comm, NULL, &message, 1, BRAID_UINT64, 1, NULL, NULL);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &r->state);
     while (pause()) /* a cancellation point: here the thread ends */
         ;
     return NULL;
 }
 
-/* Rank 0 cancels threads that wait for a message; rank 1 sends each after that. */
+/* Rank 0 cancels threads that wait for a message or a broadcast; rank 1 makes each after that. */
 static int cancelled(struct braid_comm *comm, void *context)
 {
     int32_t one = 1, sum = 0;
 
     (void)context;
     for (int i = 0; i < CANCELS; i++) {
-        struct caller r = {.comm = comm, .rc = 1, .state = -1};
         uint64_t message = 7;
+        struct caller r = {.comm = comm, .bytes = i % 3 ? sizeof message : 0, .rc = 1, .state = -1};
         pthread_t thread;
         void *result;
 
         if (braid_rank(comm)) {
             ranks_await(SEND, i + 1);
-            RETURNS(0, braid_send(comm, &message, sizeof message, 0, NULL, NULL));
+            RETURNS(0, r.bytes ? braid_send(comm, &message, r.bytes, 0, NULL, NULL)
+                               : braid_broadcast(comm, &message, &message, 1, BRAID_UINT64, 1, NULL,
+                                                 NULL));
             continue;
         }
         CHECK(!pthread_create(&thread, NULL, receive_for_ever, &r), "no thread");
