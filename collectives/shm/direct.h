@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/ways.h"
 #include "collectives/engine/operation.h"
 #include "collectives/shm/coll.h"
-#include "transport/shm/ways.h"
 
 #define BR_SHM_DIRECT_ROUNDS 2u
 

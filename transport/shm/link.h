@@ -22,10 +22,10 @@
 
 #include "base/list.h"
 #include "base/pool.h"
+#include "base/ways.h"
 #include "transport/shm/inbox.h"
 #include "transport/shm/shm.h"
 #include "transport/shm/socket.h"
-#include "transport/shm/ways.h"
 #include "transport/transport.h"
 
 #define BR_SHM_POLL_EVENTS 64

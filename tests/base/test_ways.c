@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which way payload goes, by costs that the test makes up. */
-#include "transport/shm/ways.h"
+#include "base/ways.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

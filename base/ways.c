@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "transport/shm/ways.h"
+#include "base/ways.h"
 
 /* Bursts between two looks at the worse way: at first, and at most. Twice as many after each look
  * that has changed nothing. */

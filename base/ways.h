@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * By which way payload that lies in no segment goes over a link in one direction: through the pipe,
- * or read by the peer from where it lies. The writer decides, by what either way has cost so far
- * (doc/design/shared_memory.md, ways.h).
+ * By which way payload that lies in no segment goes from one process to another: through memory
+ * that both have mapped, or read from where it lies. Who decides does so by what either way has cost
+ * so far: the writer of a link for each frame (the words below are its), the root of a gather for
+ * each call, where chunks stand for the pipe (doc/design/shared_memory.md, ways.h).
  *
  * Frames are taken in bursts: those that are posted while others are under way, BR_WAYS_BURST at
  * most. All of a burst go the same way. Times are ns of one clock, which is the caller's.
  */
-#ifndef BR_TRANSPORT_SHM_WAYS_H
-#define BR_TRANSPORT_SHM_WAYS_H
+#ifndef BR_BASE_WAYS_H
+#define BR_BASE_WAYS_H
 
 #include <stdbool.h>
 #include <stdint.h>
