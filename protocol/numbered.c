@@ -52,15 +52,16 @@ static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, bool ne
     return best;
 }
 
-/* Room for the data of the next message, behind that of the last one, so that small messages keep
- * to few cache lines. It never meets data that may still have to be sent again: fewer than
- * BR_UNRELEASED messages have not arrived, and the memory is for two more, this one and what one
- * that does not fit at the end leaves unused. */
-static uint8_t *retained_room(struct br_rail *rail, uint32_t length)
+/* Those of messages that have arrived; so one is free, as fewer than BR_UNRELEASED have not. */
+static void give_slots_back(struct br_rail *rail)
 {
-    if (rail->sent == rail->peer_arrived || rail->retained_bytes - rail->retained_end < length)
-        rail->retained_end = 0;
-    return rail->retained_memory + rail->retained_end;
+    for (; rail->slots_back != rail->peer_arrived; rail->slots_back++) {
+        const uint8_t *memory = rail->retained[rail->slots_back % BR_UNRELEASED].memory;
+
+        if (memory)
+            rail->free_slots[rail->n_free_slots++] =
+                (uint8_t)((size_t)(memory - rail->slots) / rail->slot_bytes);
+    }
 }
 
 /* Writes the message into the rail's next `retained` entry and posts it from there. Message and
@@ -71,19 +72,22 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m,
 {
     struct br_retained *keep = &rail->retained[rail->sent % BR_UNRELEASED];
     uint32_t before = notify ? sizeof *notify : 0;
+    uint8_t *memory = NULL;
 
-    keep->message = *m;
-    keep->memory = retained_room(rail, before + length);
+    give_slots_back(rail); /* before the entry of one is used again */
+    if (before + length)
+        memory = rail->slots + rail->free_slots[rail->n_free_slots - 1] * (size_t)rail->slot_bytes;
     if (notify)
-        memcpy(keep->memory, notify, sizeof *notify);
+        memcpy(memory, notify, sizeof *notify);
     if (length)
-        memcpy(keep->memory + before, data, length);
+        memcpy(memory + before, data, length);
     length += before;
-    keep->length = length;
-    if (br_control_post(rail, m, length ? keep->memory : NULL, length) != 1)
+    *keep = (struct br_retained){.message = *m, .length = length, .memory = memory};
+    if (br_control_post(rail, m, memory, length) != 1)
         return false;
     rail->sent++;
-    rail->retained_end += (length + 15) & ~15u;
+    if (memory)
+        rail->n_free_slots--;
     rail->total_tx += br_message_data(m, length);
     return true;
 }

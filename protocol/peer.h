@@ -38,7 +38,7 @@ enum br_rail_state {
 struct br_retained {
     struct br_message message;
     uint32_t length; /* payload bytes in `memory` */
-    uint8_t *memory; /* in the rail's retained_memory */
+    uint8_t *memory; /* one of the rail's slots; NULL: no payload */
 };
 
 /* A message of a lost rail that waits to be sent on another one. Made and freed outside the data
@@ -150,9 +150,13 @@ struct br_rail {
     uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (section 5) */
     /* [BR_UNRELEASED], owned: the last ones sent, by number; NULL: never prepared */
     struct br_retained *retained;
-    uint8_t *retained_memory; /* behind them: their data, one behind the other */
-    uint32_t retained_bytes;
-    uint32_t retained_end; /* of the last one's data */
+    /* behind them BR_UNRELEASED slots for their payload, each of slot_bytes. Those that are free,
+     * and how many: the one that was given back last is taken first, as it is in the cache. The
+     * messages before slots_back have given theirs back. */
+    uint8_t *slots;
+    uint32_t slot_bytes;
+    uint8_t free_slots[BR_UNRELEASED], n_free_slots;
+    uint32_t slots_back;
     struct br_list flights;
 
     /* receiving */

@@ -29,12 +29,13 @@ int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 
     if (rail->retained)
         return 0;
-    rail->retained_bytes = (BR_UNRELEASED + 1) * ((bytes + 15) & ~15u);
-    rail->retained = malloc(BR_UNRELEASED * sizeof *rail->retained + rail->retained_bytes);
+    /* an odd number of cache lines: the first ones of two slots never take each other's place */
+    rail->slot_bytes = ((bytes + 63) / 64 | 7) * 64;
+    rail->retained = malloc(BR_UNRELEASED * (sizeof *rail->retained + (size_t)rail->slot_bytes));
     if (!rail->retained)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
                         rail->peer->rank);
-    rail->retained_memory = (uint8_t *)(rail->retained + BR_UNRELEASED);
+    rail->slots = (uint8_t *)(rail->retained + BR_UNRELEASED);
     return 0;
 }
 
@@ -81,7 +82,10 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->queued_bytes = 0;
     rail->queued_at = now;
     rail->probe_head = rail->probe_tail = 0;
-    rail->sent = rail->peer_arrived = rail->peer_released = 0;
+    rail->sent = rail->peer_arrived = rail->peer_released = rail->slots_back = 0;
+    for (uint8_t i = 0; i < BR_UNRELEASED; i++)
+        rail->free_slots[i] = i;
+    rail->n_free_slots = BR_UNRELEASED;
     rail->arrived = rail->released = rail->announced = 0;
     rail->pinged = 0;
     rail->unannounced_since = 0;

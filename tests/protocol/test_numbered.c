@@ -209,6 +209,44 @@ static void at_once__not_past_what_is_queued(void **state)
     assert_int_equal(next_tag(x, 0), t[1].tag);
 }
 
+/* Payload is kept in slots: few, and the same ones again, while few messages have not arrived, even
+ * if that never are none; and each its own while all may have to be sent again. */
+static void slots__as_many_as_messages_that_have_not_arrived(void **state)
+{
+    static struct br_transfer t[200];
+    static uint8_t data[100];
+    struct wired *x = *state;
+    struct br_rail *rail = &x->w->peers[1].rails[0];
+    const uint8_t *first = rail->slots + (BR_UNRELEASED - 1) * (size_t)rail->slot_bytes;
+
+    for (uint32_t i = 0; i < 200; i++) {
+        const struct br_retained *keep = &rail->retained[i % BR_UNRELEASED];
+
+        memset(data, (int)i, sizeof data);
+        t[i] = (struct br_transfer){
+            .tag = i, .peer = 1, .memory = data, .length = sizeof data, .order = i};
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+        wired_turn(x, 0);
+        assert_int_equal(rail->sent, i + 1);
+        assert_memory_equal(keep->memory, data, sizeof data);
+        assert_true(keep->memory == first || keep->memory == first - rail->slot_bytes);
+        acknowledge(x, 0, i, i); /* all but this one */
+        wire_forget(&x->wires[0]);
+        wired_turn(x, 0);
+    }
+    acknowledge(x, 0, 200, 200);
+    wired_turn(x, 0);
+    for (uint32_t i = 0; i < BR_CREDITS; i++) {
+        memset(data, (int)i, sizeof data);
+        t[i].state = BR_TRANSFER_IDLE;
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    assert_int_equal(rail->sent, 200 + BR_CREDITS);
+    for (uint32_t i = 0; i < BR_CREDITS; i++)
+        assert_int_equal(rail->retained[(200 + i) % BR_UNRELEASED].memory[0], i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +254,7 @@ int main(void)
         WIRED_TEST(credit__not_for_what_finds_its_other_end, .rails = 1, .up = true),
         WIRED_TEST(number__waits_for_what_may_not_have_arrived, .rails = 2, .up = true),
         WIRED_TEST(number__waits_for_what_goes_again, .rails = 2, .up = true),
+        WIRED_TEST(slots__as_many_as_messages_that_have_not_arrived, .rails = 1, .up = true),
         WIRED_TEST(at_once__nothing_else_waits, .rails = 1, .up = true),
         WIRED_TEST(at_once__not_past_what_is_queued, .rails = 1, .up = true),
     };
