@@ -52,15 +52,16 @@ static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, bool ne
     return best;
 }
 
-/* Those of messages that have arrived; so one is free, as fewer than BR_UNRELEASED have not. */
+/* Those of messages that have arrived; so one is free, as fewer than BR_UNRELEASED have not. A back
+ * end that sends a packet again may still read such a slot: the peer, which has the packet, drops
+ * it. */
 static void give_slots_back(struct br_rail *rail)
 {
     for (; rail->slots_back != rail->peer_arrived; rail->slots_back++) {
-        const uint8_t *memory = rail->retained[rail->slots_back % BR_UNRELEASED].memory;
+        const struct br_retained *keep = &rail->retained[rail->slots_back % BR_UNRELEASED];
 
-        if (memory)
-            rail->free_slots[rail->n_free_slots++] =
-                (uint8_t)((size_t)(memory - rail->slots) / rail->slot_bytes);
+        if (keep->memory)
+            rail->free_slots[rail->n_free_slots++] = keep->slot;
     }
 }
 
@@ -72,23 +73,22 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m,
 {
     struct br_retained *keep = &rail->retained[rail->sent % BR_UNRELEASED];
     uint32_t before = notify ? sizeof *notify : 0;
-    uint8_t *memory = NULL;
 
     give_slots_back(rail); /* before the entry of one is used again */
-    if (before + length)
-        memory = rail->slots + rail->free_slots[rail->n_free_slots - 1] * (size_t)rail->slot_bytes;
+    keep->message = *m;
+    keep->length = before + length;
+    keep->slot = rail->free_slots[rail->n_free_slots - 1];
+    keep->memory = keep->length ? rail->slots + keep->slot * (size_t)rail->slot_bytes : NULL;
     if (notify)
-        memcpy(memory, notify, sizeof *notify);
+        memcpy(keep->memory, notify, sizeof *notify);
     if (length)
-        memcpy(memory + before, data, length);
-    length += before;
-    *keep = (struct br_retained){.message = *m, .length = length, .memory = memory};
-    if (br_control_post(rail, m, memory, length) != 1)
+        memcpy(keep->memory + before, data, length);
+    if (br_control_post(rail, m, keep->memory, keep->length) != 1)
         return false;
     rail->sent++;
-    if (memory)
+    if (keep->memory)
         rail->n_free_slots--;
-    rail->total_tx += br_message_data(m, length);
+    rail->total_tx += br_message_data(m, keep->length);
     return true;
 }
 

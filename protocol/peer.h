@@ -38,7 +38,8 @@ enum br_rail_state {
 struct br_retained {
     struct br_message message;
     uint32_t length; /* payload bytes in `memory` */
-    uint8_t *memory; /* one of the rail's slots; NULL: no payload */
+    uint8_t *memory; /* in one of the rail's slots; NULL: no payload */
+    uint8_t slot;
 };
 
 /* A message of a lost rail that waits to be sent on another one. Made and freed outside the data
@@ -150,9 +151,9 @@ struct br_rail {
     uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (section 5) */
     /* [BR_UNRELEASED], owned: the last ones sent, by number; NULL: never prepared */
     struct br_retained *retained;
-    /* behind them BR_UNRELEASED slots for their payload, each of slot_bytes. Those that are free,
-     * and how many: the one that was given back last is taken first, as it is in the cache. The
-     * messages before slots_back have given theirs back. */
+    /* behind them: BR_UNRELEASED slots of slot_bytes each for their payload. The first n_free_slots
+     * of free_slots are the free ones; the last of them, which was given back last and may be in
+     * the cache, is taken first. The messages before slots_back have given theirs back. */
     uint8_t *slots;
     uint32_t slot_bytes;
     uint8_t free_slots[BR_UNRELEASED], n_free_slots;

@@ -29,9 +29,10 @@ int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 
     if (rail->retained)
         return 0;
-    /* an odd number of cache lines: the first ones of two slots never take each other's place */
+    /* 7 lines more than a multiple of 8: slots begin at different places of the cache */
     rail->slot_bytes = ((bytes + 63) / 64 | 7) * 64;
-    rail->retained = malloc(BR_UNRELEASED * (sizeof *rail->retained + (size_t)rail->slot_bytes));
+    rail->retained =
+        aligned_alloc(64, BR_UNRELEASED * (sizeof *rail->retained + (size_t)rail->slot_bytes));
     if (!rail->retained)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
                         rail->peer->rank);

@@ -17,8 +17,8 @@
 #include "base/pool.h"
 #include "transport/transport.h"
 
-#define BR_STREAM_LITTLE 1024 /* bytes: see br_stream_tx_gather */
 #define BR_STREAM_QUEUE  64   /* frames posted and not yet reported as sent, of one link */
+#define BR_STREAM_LITTLE 4096 /* bytes, a queue of headers: see br_stream_tx_gather */
 
 /* What the links of a device have in common; the device owns it. */
 struct br_stream_config {

@@ -100,12 +100,13 @@ static void name_batch(struct naming *naming, const struct br_copy_batch *batch)
 
 static void deadline_name(struct naming *naming, const struct br_transfer *t, uint8_t level)
 {
-    const struct br_peer *peer = &naming->worker->peers[t->peer];
+    const struct br_peer *peer;
     const struct br_rail *rail;
     char text[80];
 
     if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || !is_new(naming, t->peer))
         return;
+    peer = &naming->worker->peers[t->peer];
     if (!peer->n_rails) { /* a receive alone makes no rail to a rank behind others */
         if (naming->worker->relay)
             SAY(naming->text, naming->bytes, naming->used, "%s %s (level %u, device relay)",

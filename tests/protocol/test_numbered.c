@@ -247,6 +247,40 @@ static void slots__as_many_as_messages_that_have_not_arrived(void **state)
         assert_int_equal(rail->retained[(200 + i) % BR_UNRELEASED].memory[0], i);
 }
 
+/* What goes again is what was sent, in slots that others had before. */
+static void slots__what_goes_again(void **state)
+{
+    static struct br_transfer t[40];
+    static uint8_t data[100];
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < 40; i++) {
+        uint32_t length = i % 4 ? sizeof data - i : 0;
+
+        memset(data, (int)i, sizeof data);
+        t[i] =
+            (struct br_transfer){.tag = i, .peer = 1, .memory = data, .length = length, .order = i};
+        x->wires[1].room = 0;
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+        wired_turn(x, 0);
+        x->wires[1].room = -1;
+        if (i < 30)
+            acknowledge(x, 0, i, i);
+    }
+    wire_forget(&x->wires[1]);
+    wired_cut(x, 0);
+    for (uint32_t i = 29; i < 40; i++) {
+        struct wire_frame *frame = wire_take(x->links[1], BR_MESSAGE_EAGER);
+
+        assert_non_null(frame);
+        assert_int_equal(frame->message.tag, i);
+        assert_int_equal(frame->frame.length, i % 4 ? sizeof data - i : 0);
+        memset(data, (int)i, sizeof data);
+        assert_memory_equal(frame->payload, data, frame->frame.length);
+    }
+    assert_null(wire_take(x->links[1], BR_MESSAGE_EAGER));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +289,7 @@ int main(void)
         WIRED_TEST(number__waits_for_what_may_not_have_arrived, .rails = 2, .up = true),
         WIRED_TEST(number__waits_for_what_goes_again, .rails = 2, .up = true),
         WIRED_TEST(slots__as_many_as_messages_that_have_not_arrived, .rails = 1, .up = true),
+        WIRED_TEST(slots__what_goes_again, .rails = 2, .up = true),
         WIRED_TEST(at_once__nothing_else_waits, .rails = 1, .up = true),
         WIRED_TEST(at_once__not_past_what_is_queued, .rails = 1, .up = true),
     };

@@ -340,7 +340,7 @@ static void tx_gather__takes_whole_frames(void **state)
 static void tx_gather__bulk_leaves_apart(void **state)
 {
     struct br_frame bulk = {.kind = BR_FRAME_DATA, .payload = payload, .length = 64 << 10};
-    struct iovec iov[8];
+    struct iovec iov[2 * BR_STREAM_QUEUE];
     size_t bytes;
 
     (void)state;
@@ -353,6 +353,14 @@ static void tx_gather__bulk_leaves_apart(void **state)
     br_stream_tx_advance(&tx, bytes);
     assert_int_equal(br_stream_tx_gather(&tx, iov, 8, 1 << 20, &bytes), 4);
     assert_int_equal(bytes, 64 + bulk.length + 64 + 10);
+    br_stream_tx_advance(&tx, bytes);
+    for (uint64_t cookie; br_stream_tx_report(&tx, &cookie);)
+        ;
+    for (uint8_t i = 0; i < BR_STREAM_QUEUE - 1; i++)
+        push_message(0, i);
+    assert_true(br_stream_tx_push(&tx, &bulk));
+    assert_int_equal(br_stream_tx_gather(&tx, iov, 2 * BR_STREAM_QUEUE, 1 << 20, &bytes),
+                     BR_STREAM_QUEUE - 1);
 }
 
 static void stream__random_frames_in_random_pieces_arrive_once_and_in_order(void **state)

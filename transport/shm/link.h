@@ -5,7 +5,6 @@
  *   device.c        operations table, open and close, accept, poll, sleeping
  *   link.c          a link's life: connect, handshake, packets, failure, close
  *   post.c          frames out: tickets, cells, the pipe, SENT
- *   ways.c          which way payload goes that lies in no segment
  *   receive.c       frames in: cells, message buffers, maps
  *   receive_data.c  how the bytes of a DATA frame arrive here
  *   mapping.c       segments: announced to peers, mapped from peers

@@ -41,7 +41,7 @@ int br_shape_check(const struct br_shape *shape, enum br_collective collective, 
     uint64_t core = 1, stages = 0;
 
     if (collective == BR_BARRIER)
-        return br_error(EINVAL, "a barrier has no shape; use dissemination");
+        return br_error(EINVAL, "a barrier has no shape; use dissemination, flat or tree");
     if (shape->n_dimensions < 1 || shape->n_dimensions > BR_DIMENSIONS_MAX || shape->threads < 1 ||
         shape->threads > BR_DIMENSIONS_MAX)
         return br_error(EINVAL, "a shape has 1 to %d dimensions and threads, not %u and %u",
