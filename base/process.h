@@ -17,7 +17,8 @@
  * 5. To disable and restore costs two atomic instructions, as much as a small access to shared
  *    memory. What such a call does while nothing is in its way holds no cancellation point (locks
  *    and sched_yield() are none), so it disables cancellation only where it goes on to something
- *    that is one.
+ *    that is one. That leaves threads whose cancellation is asynchronous, and signal handlers that
+ *    come to a cancellation point of their own (doc/context.md).
  */
 #ifndef BR_BASE_PROCESS_H
 #define BR_BASE_PROCESS_H

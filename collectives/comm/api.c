@@ -270,7 +270,7 @@ static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
     return true;
 }
 
-/* Apart, as it may be cancelled (base/process.h, note 5). */
+/* Apart, as it may come to a cancellation point (base/process.h, note 5). */
 __attribute__((noinline)) static void api_run(struct br_operation *op)
 {
     BR_DISABLE_CANCELLATION;
@@ -337,7 +337,7 @@ int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out
     return rc;
 }
 
-/* Apart, as it may be cancelled. */
+/* Apart, as it may come to a cancellation point. */
 __attribute__((noinline)) static int api_make_and_begin(struct braid_comm *comm, const char *name,
                                                         const struct br_api_even *c,
                                                         const struct call_bytes *bytes,

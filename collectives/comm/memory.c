@@ -543,7 +543,7 @@ static bool is_foreign(const struct br_context *context, int gpu, const void *me
     return gpu && !context->gpu->reaches(context, gpu, memory);
 }
 
-/* Apart, as it may be cancelled (base/process.h, note 5). */
+/* Apart, as it may come to a cancellation point (base/process.h, note 5). */
 __attribute__((noinline)) static int memory_probe_gpus(const char *name, struct br_operation *op)
 {
     BR_DISABLE_CANCELLATION;

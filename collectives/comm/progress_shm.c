@@ -66,7 +66,8 @@ static void yield_in_round(struct br_context *context)
 }
 
 /* Asks the shared segment until op is complete, or goes on in the pool; now and then everything
- * else is served, and deadlines are looked at. looks: that were made in vain. */
+ * else is served, and deadlines are looked at. looks: how many were made before, in
+ * vain. */
 static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on,
                      uint32_t looks)
 {
@@ -121,7 +122,7 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
 }
 
 /* What most operations end without: goes on after so many looks, of which the last one returned rc.
- * Apart, as it may be cancelled (base/process.h, note 5). */
+ * Apart, as it may come to a cancellation point (base/process.h, note 5). */
 __attribute__((noinline)) static void go_on_shm(struct braid_comm *comm, struct br_operation *op,
                                                 struct br_going_on *going_on, int rc,
                                                 uint32_t looks)

@@ -79,8 +79,6 @@ void br_shm_direct_ended(struct br_shm_direct *direct, const struct br_operation
     /* where the kernel has refused, the time is that of both ways */
     bool one_way = direct->outcome <= BR_SHM_BY_CHUNKS;
 
-    if (!direct->gather.burst)
-        return;
     br_ways_returned(&direct->ways, &direct->gather, one_way ? direct_length(op) : 0,
                      br_clock_now());
     direct->gather.burst = 0;

@@ -70,7 +70,8 @@ void br_shm_direct_offer(struct br_shm_direct *direct, const struct br_operation
 bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *coll,
                         const struct br_operation *op, uint64_t epoch);
 
-/* The operation has ended well: a gather's root learns what its way has cost. */
+/* The operation has ended well, and `gather` is not empty: the root learns what its way has cost.
+ */
 void br_shm_direct_ended(struct br_shm_direct *direct, const struct br_operation *op);
 
 /* The operation ends with an error, and its buffer becomes the program's again: whoever reads it

@@ -34,8 +34,8 @@
 #define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
 /* Where ranks share cores, up to how many bytes all collectives but reduces and all-reduces go
- * here in chunks, with BR_SHM_MANY ranks and more, and up to how many those in which each byte is
- * read by one rank, directly. Whatever else the ranks call waits for their end, so what is longer
+ * here in chunks, with BR_SHM_MANY ranks and more, and up to how many alltoalls and scatters, which
+ * are read directly. Whatever else the ranks call waits for their end, so what is longer
  * goes to the engine. */
 #define BR_SHM_ROUNDS_BYTES (8u << 20)
 #define BR_SHM_DIRECT_BYTES (16u << 20)

@@ -371,7 +371,8 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
             break;
         shm->has_read = true;
     }
-    br_shm_direct_ended(&shm->direct, op);
+    if (shm->direct.gather.burst)
+        br_shm_direct_ended(&shm->direct, op);
     shm->form = BR_SHM_CHUNKS;
     shm->operations++;
     return 1;

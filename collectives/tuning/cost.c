@@ -478,13 +478,20 @@ static void add_algorithm(struct br_cost_problem *p)
 {
     enum br_collective collective = p->request->collective;
     bool both = collective == BR_BARRIER && p->request->algorithm != BR_DISSEMINATION;
+    struct br_port_load up;
+    double cpu;
 
     p->to_root = both || collective == BR_REDUCE || collective == BR_GATHER;
     tuning_cost_add_messages(p);
     if (!both)
         return;
+    up = p->load;
+    cpu = p->cpu;
+    br_cost_reset_rate(p);
     p->to_root = false; /* and down again */
     tuning_cost_add_messages(p);
+    br_port_load_sum(&p->load, &up);
+    p->cpu += cpu;
 }
 
 static void tuning_cost_estimate(struct br_cost_problem *p, double bytes, uint32_t fragments,

@@ -75,7 +75,7 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
     return true;
 }
 
-/* What the peer has not read of the pipe, by its own word; a forged one only starves its author. */
+/* What the peer has not read of the pipe, by its own word; a forged one only harms its author. */
 static uint64_t pipe_unread(const struct br_shm_link *link)
 {
     uint64_t read = atomic_load_explicit(&link->out.header->pipe_read, memory_order_acquire);

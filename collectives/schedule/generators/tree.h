@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcast, reduce, gather and scatter along a tree, whole fragments at a time. The blocks of a
+ * Broadcast, reduce, gather, scatter and barrier along a tree, whole fragments at a time. The blocks of a
  * subtree travel as one message. Pure.
  */
 #ifndef BR_COLLECTIVES_SCHEDULE_GENERATORS_TREE_H
