@@ -29,14 +29,16 @@ int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 
     if (rail->retained)
         return 0;
-    /* 7 lines more than a multiple of 8: slots begin at different places of the cache */
+    /* 7 lines more than a multiple of 8: slots begin at different places of the cache. Not
+     * aligned_alloc(): glibc's asks for more than it gives, so a block that was freed does not
+     * serve again, and a process that makes and frees contexts grows. */
     rail->slot_bytes = ((bytes + 63) / 64 | 7) * 64;
     rail->retained =
-        aligned_alloc(64, BR_UNRELEASED * (sizeof *rail->retained + (size_t)rail->slot_bytes));
+        malloc(BR_UNRELEASED * (sizeof *rail->retained + (size_t)rail->slot_bytes) + 63);
     if (!rail->retained)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
                         rail->peer->rank);
-    rail->slots = (uint8_t *)(rail->retained + BR_UNRELEASED);
+    rail->slots = (uint8_t *)(((uintptr_t)(rail->retained + BR_UNRELEASED) + 63) & ~(uintptr_t)63);
     return 0;
 }
 
