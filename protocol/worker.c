@@ -16,8 +16,9 @@
  * (br_rail_check_credits()), so nobody waits for these: sooner, each message of a slow exchange
  * would have a message back, and wake its sender. */
 #define ACK_DELAY (10 * BR_MS)
-/* Bytes; measured with shm: reading in place costs less from here on. */
-#define EAGER_WITH_MAPS (2u << 10)
+/* Bytes; measured with shm: three copies cost less than a READY and its answer up to here
+ * (doc/design/shared_memory.md, small messages). */
+#define EAGER_WITH_MAPS (8u << 10)
 #define CONNECT_BACKOFF (5 * BR_MS)
 /* After this part of the peer timeout in silence a rail is asked: of a mesh, of a BCube. */
 #define ASK_PART       4
