@@ -21,7 +21,7 @@ Usage: bench/collectives_peers.sh [options]
   --transports "shm loopback veth"   (default "$transports")
   --congestion cubic   of TCP; system: what the machine has
   --peers "$peers"
-                       also braid_alloc, braid_ring, ... MPICH is left out with more ranks than cores, where it spins
+                       also braid_alloc, braid_ring, ..., and tcp: send() and recv() on one bare socket. MPICH is left out with more ranks than cores, where it spins
   --before BUILD       only braid, beside this other build of it: what has become slower?
   --collectives "$collectives"
   --paces "$paces"   a barrier before each call, or one call behind the other

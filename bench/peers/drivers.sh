@@ -19,6 +19,7 @@ build_driver() {
     mpich) mpicc.mpich -O2 -o "$work/mpich" "${mpi_sources[@]/#/$source/}" ;;
     gloo) cc -O2 -c -o "$work/loop.o" "$source/loop.c" &&
         c++ -O2 -std=c++17 -I "$source" -o "$work/gloo" "$source/gloo.cc" "$work/loop.o" -lgloo -lpthread ;;
+    tcp) cc -O2 -o "$work/tcp" "$source/tcp.c" "$source/loop.c" ;;
     braid_before) build_braid before "$before" ;;
     braid*) build_braid braid "$build" ;;
     *) echo "no such peer" >&2; false ;;
@@ -90,6 +91,20 @@ launch_gloo() {
     [[ $transport == shm ]] || prefix=(ip netns exec "$net_a")
     for ((r = 0; r < n; r++)); do
         "${prefix[@]}" env RANK=$r WORLD_SIZE="$n" GLOO_STORE="$store" GLOO_INTERFACE=lo "$work/gloo" "$@" &
+        pids+=($!)
+    done
+    for r in "${pids[@]}"; do wait "$r" || failed=1; done
+    return $failed
+}
+
+# The bare sockets. They have TCP and two ranks only.
+launch_tcp() {
+    local transport=$1 address=127.0.0.1 r side=$net_a failed=0 pids=()
+    shift 2
+    [[ $transport == loopback ]] || address=10.77.0.1
+    for r in 0 1; do
+        [[ $transport == loopback ]] || side=$(side_of $r 2)
+        taskset -c $r ip netns exec "$side" env RANK=$r WORLD_SIZE=2 MASTER_ADDR=$address MASTER_PORT=29501 "$work/tcp" "$@" &
         pids+=($!)
     done
     for r in "${pids[@]}"; do wait "$r" || failed=1; done
