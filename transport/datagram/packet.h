@@ -14,7 +14,7 @@
 #include "transport/frame.h"
 
 #define BR_DGRAM_MAGIC   0x6264u /* "db" on the wire. */
-#define BR_DGRAM_VERSION 1u
+#define BR_DGRAM_VERSION 2u
 
 #define BR_DGRAM_PARTS     64u    /* The most parts of a frame. */
 #define BR_DGRAM_MAX_FRAME 65536u /* The most payload bytes of a frame. */
@@ -60,8 +60,9 @@ struct br_dgram_open {
 };
 static_assert(sizeof(struct br_dgram_open) == 32, "set-up packet");
 
-/* In br_dgram_data.flags: the checksum does not cover the payload. */
-#define BR_DGRAM_HEADER_ONLY 1u
+/* In br_dgram_data.flags. */
+#define BR_DGRAM_HEADER_ONLY 1u /* The checksum does not cover the payload. */
+#define BR_DGRAM_ACK_NOW     2u /* The receiver acknowledges at once; note 6. */
 
 /* DATA and PING. */
 struct br_dgram_data {
@@ -77,7 +78,7 @@ struct br_dgram_data {
     uint8_t part;       /* Which part of the frame this is, from 0. */
     uint8_t frame_kind; /* enum br_frame_kind; 0 in PING. */
     uint8_t path;       /* Which of the sender's source ports it was sent from. */
-    uint8_t flags;      /* BR_DGRAM_HEADER_ONLY or 0. */
+    uint8_t flags;      /* BR_DGRAM_HEADER_ONLY, BR_DGRAM_ACK_NOW. */
 };
 static_assert(sizeof(struct br_dgram_data) == 48, "data packet header");
 

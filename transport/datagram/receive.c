@@ -7,8 +7,11 @@
 #include "base/error.h"
 #include "transport/datagram/internal.h"
 
-#define ACK_EVERY 8u           /* packets, at most, that share an acknowledgement */
-#define ACK_DELAY (25 * BR_US) /* for which one waits for more */
+/* For how long an acknowledgement waits: for the answer to a message, and for a packet that asks
+ * for it (packet.h note 6). */
+#define ACK_DELAY (25 * BR_US)
+#define ASK_DELAY (500 * BR_US)
+#define ACK_EVERY 64u /* packets, at most, that share one */
 /* For which one that is due lets data go ahead (internal.h note 5). */
 #define ACK_BEHIND  (25 * BR_US)
 #define EARLY_GRACE (20 * BR_MS) /* for the protocol to say that it trusts the peer */
@@ -58,20 +61,20 @@ static bool datagram_receive_record(struct br_dgram_path *path, uint64_t number)
     return true;
 }
 
-/* The packet has been taken in: it will be acknowledged, at once if it is `urgent`. */
+/* The packet has been taken in: it will be acknowledged after `delay` at the latest. */
 static void datagram_receive_acknowledge(struct br_dgram_link *link,
-                                         const struct br_dgram_data *data, bool urgent,
+                                         const struct br_dgram_data *data, uint64_t delay,
                                          uint64_t now)
 {
     struct br_dgram_path *path = &link->paths[data->path];
     uint64_t top = path->n_runs ? path->runs[0].last : 0;
-    uint64_t at = now + ACK_DELAY;
+    uint64_t at = now + delay;
 
     if (!datagram_receive_record(path, data->number))
         return;
     path->latest = data->number;
     path->latest_at = now;
-    if (++path->unacked >= ACK_EVERY || urgent || data->number != top + 1)
+    if (++path->unacked >= ACK_EVERY || data->number != top + 1)
         at = now;
     if (at < path->ack_at)
         path->ack_at = at;
@@ -218,7 +221,7 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
 {
     const struct br_dgram_data *data = &view->data;
     struct br_dgram_rx_frame *frame = &link->rx[data->frame % BR_DGRAM_RX_FRAMES];
-    bool whole = false;
+    uint64_t delay = ACK_DELAY;
 
     link->stats.rx_packets++;
     if (data->path >= link->config.paths) {
@@ -246,10 +249,13 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
             link->stats.duplicates++;
         else
             datagram_receive_put(link, frame, view);
-        whole = frame->whole && frame->kind == BR_FRAME_DATA;
+        if (!frame->whole || frame->kind == BR_FRAME_DATA)
+            delay = ASK_DELAY;
     }
+    if (view->kind == BR_DGRAM_PING || data->flags & BR_DGRAM_ACK_NOW)
+        delay = 0;
     if (link->state == BR_DGRAM_UP)
-        datagram_receive_acknowledge(link, data, whole || view->kind == BR_DGRAM_PING, now);
+        datagram_receive_acknowledge(link, data, delay, now);
 }
 
 static void datagram_receive_fill(struct br_dgram_link *link, unsigned index, uint64_t now,

@@ -8,6 +8,7 @@
 #define PING_EVERY   (20 * BR_MS) /* while messages wait for room at the peer */
 /* An idle link: an end that has died without a word is noticed. */
 #define ALIVE_EVERY (500 * BR_MS)
+#define ASK_EVERY   (24u << 10) /* bytes of packets, at most, that share an acknowledgement */
 
 static struct br_dgram_tx_frame *datagram_send_first(const struct br_list *queue, bool again)
 {
@@ -157,6 +158,20 @@ static void datagram_send_head(struct br_dgram_link *link, const struct br_dgram
     out->region = NULL;
 }
 
+/* Should the packet that leaves now be acknowledged at once (packet.h note 6)? last: nothing of a
+ * DATA frame is left to send. */
+static bool datagram_send_asks(const struct br_dgram_link *link, const struct br_dgram_path *path,
+                               bool last)
+{
+    const struct br_dgram_congestion *pace = &path->congestion;
+    uint32_t packets = path->unasked + 1;
+
+    return last || path->probe || packets * link->packet_bytes >= ASK_EVERY ||
+           3 * packets >= pace->window ||
+           (path->newest_acked >= path->asked && /* no other one is under way */
+            !br_dgram_congestion_available(pace, path->in_flight + 1));
+}
+
 static void datagram_send_fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *frame,
                                uint8_t part, struct br_dgram_packet *out)
 {
@@ -239,11 +254,18 @@ bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     part = take_part(frame);
     datagram_send_head(link, path, BR_DGRAM_DATA, out);
     datagram_send_fill(link, frame, part, out);
+    out->last = br_list_empty(&link->again) && br_list_empty(&link->messages) &&
+                br_list_empty(&link->data_frames);
+    if (datagram_send_asks(link, path, out->last && frame->kind == BR_FRAME_DATA)) {
+        ((struct br_dgram_data *)out->head)->flags |= BR_DGRAM_ACK_NOW;
+        path->asked = path->next;
+        path->unasked = 0;
+    } else {
+        path->unasked++;
+    }
     br_dgram_seal(out->head, out->head_bytes, out->payload, out->payload_bytes);
     datagram_send_note(link, path, frame->number, part, now);
     if (frame->kind == BR_FRAME_MESSAGE)
         link->ping_at = now + PING_EVERY;
-    out->last = br_list_empty(&link->again) && br_list_empty(&link->messages) &&
-                br_list_empty(&link->data_frames);
     return true;
 }

@@ -28,10 +28,11 @@ struct crowd {
         uint64_t bytes; /* that have been placed */
         unsigned frames, sent;
         unsigned posted, wanted; /* frames; wanted 0: no end */
+        bool both;               /* the second end sends as well */
     } flows[FLOWS];
 };
 
-static void post(struct crowd *crowd, struct flow *flow)
+static void post(struct crowd *crowd, struct flow *flow, unsigned end)
 {
     struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = crowd->source,
@@ -40,7 +41,7 @@ static void post(struct crowd *crowd, struct flow *flow)
                              .cookie = 1};
 
     while ((!flow->wanted || flow->posted < flow->wanted) &&
-           br_dgram_link_post(crowd->net.ends[flow->end].link, &frame, 1) == 1)
+           br_dgram_link_post(crowd->net.ends[end].link, &frame, 1) == 1)
         flow->posted++;
 }
 
@@ -50,14 +51,15 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
     struct flow *flow = &crowd->flows[end / 2];
 
     assert_int_not_equal(event->kind, BR_EVENT_CLOSED);
-    if (event->kind == BR_EVENT_ACCEPTED)
+    if (event->kind == BR_EVENT_ACCEPTED || event->kind == BR_EVENT_CONNECTED)
         br_dgram_link_authenticate(crowd->net.ends[end].link);
     if (event->kind == BR_EVENT_DATA)
         flow->bytes += event->length;
     if (event->kind == BR_EVENT_SENT)
         flow->sent++;
-    if (event->kind == BR_EVENT_CONNECTED || event->kind == BR_EVENT_SENT)
-        post(crowd, flow);
+    if (event->kind == BR_EVENT_CONNECTED || event->kind == BR_EVENT_SENT ||
+        (event->kind == BR_EVENT_ACCEPTED && flow->both))
+        post(crowd, flow, end);
 }
 
 static struct crowd *begin(uint64_t bits_per_second, uint32_t buffer, uint64_t delay)
@@ -217,6 +219,32 @@ static void fairness__incast(void **state)
     }
 }
 
+/* Each way, acknowledgements take from the rate of the data. */
+static void fairness__both_ways_few_acknowledgements(void **state)
+{
+    struct crowd *crowd = begin(200 * 1000000, 1 << 20, 50 * BR_US);
+    struct br_dgram_stats before, after;
+    struct flow *flow;
+    double share, acks, packets;
+
+    (void)state;
+    flow = join(crowd, 1472, 1, 0);
+    flow->both = true;
+    crowd->net.ports[1] = crowd->net.ports[0];
+    crowd->net.ends[flow->end + 1].port = 1;
+    use(crowd, 300 * BR_MS);
+    br_dgram_link_stats(crowd->net.ends[flow->end].link, &before);
+    share = use(crowd, BR_SEC);
+    br_dgram_link_stats(crowd->net.ends[flow->end].link, &after);
+    acks = (double)(after.tx_acks - before.tx_acks);
+    packets = (double)(after.rx_packets - before.rx_packets);
+    report("both ways", crowd, share / 2);
+    printf("packets for each acknowledgement: %.1f\n", packets / acks);
+    assert_true(share / 2 > 0.75);
+    assert_true(packets > 3 * acks);
+    end(crowd);
+}
+
 static void fairness__random_loss(void **state)
 {
     double clean = 0;
@@ -279,6 +307,7 @@ int main(void)
         cmocka_unit_test(fairness__one_flow_fills_the_port),
         cmocka_unit_test(fairness__two_flows),
         cmocka_unit_test(fairness__incast),
+        cmocka_unit_test(fairness__both_ways_few_acknowledgements),
         cmocka_unit_test(fairness__random_loss),
         cmocka_unit_test(fairness__marks_keep_the_queue_short),
         cmocka_unit_test(fairness__four_paths_take_no_more_than_one),
