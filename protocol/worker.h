@@ -298,8 +298,8 @@ bool br_worker_all_arrived(struct br_worker *worker, int rank);
  * is no memory. */
 int br_worker_set_aside(struct br_worker *worker, int rank);
 
-/* A small point-to-point message to a rank with one rail leaves at once, without a transfer, if
- * nothing else waits to leave to it. false: it has not, and has to be sent as a transfer. Devices
+/* A small message, of a program or of a collective, to a rank with one rail leaves at once, if
+ * nothing else waits to leave to it, without a transfer. false: it has to be sent as one. Devices
  * that are armed stay so; a pass is due (br_worker_is_due()) if the device must be polled for it to
  * leave. Where no memory is mapped this may be a cancellation point. priority: as
  * br_transfer.priority; it is not queued, but those in queues may be of others. */

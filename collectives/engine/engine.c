@@ -239,7 +239,7 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     return rc;
 }
 
-/* Its view is known. */
+/* Its view is known, and it is among the operations under way. */
 static int begin_collective(struct br_engine *engine, struct br_operation *op)
 {
     struct br_call call;
@@ -256,7 +256,8 @@ static int begin_collective(struct br_engine *engine, struct br_operation *op)
     if (op->parent)
         br_worker_is_part(engine->worker, op->group->number, op->sequence,
                           br_tag_of_group(called->group->number, called->sequence));
-    br_admission_add(engine, op);
+    if (!br_fragment_at_once(engine, op))
+        br_admission_add(engine, op);
     return 0;
 }
 
@@ -279,12 +280,12 @@ static int submit_collective(struct br_engine *engine, struct br_operation *op)
     memset(f, 0, sizeof *f);
     br_list_init(&f->active);
     br_list_init(&f->waiting);
+    insert_by_order(&engine->collectives, op);
     if (op->epoch <= op->group->epoch)
         rc = begin_collective(engine, op);
     if (rc)
-        return rc;
-    insert_by_order(&engine->collectives, op);
-    return 0;
+        br_list_remove(&op->node);
+    return rc;
 }
 
 void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,

@@ -378,12 +378,12 @@ static bool release_mapped(struct br_engine *engine, struct br_fragment *fragmen
     return right;
 }
 
-/* `n` elements from element rs->done on. */
+/* `n` elements from element `first` on. */
 static int fragment_compute(struct br_engine *engine, const struct br_fragment *fragment,
-                            const struct br_step *step, const struct br_fragment_step *rs, size_t n)
+                            const struct br_step *step, size_t first, size_t n)
 {
     const struct br_source *sources = &fragment->schedule->sources[step->first_source];
-    size_t size = br_type_size(fragment->op->type), offset = rs->done * size;
+    size_t size = br_type_size(fragment->op->type), offset = first * size;
     uint8_t *to = br_fragment_address(fragment, &step->span);
 
     if (!n)
@@ -420,7 +420,7 @@ size_t br_fragment_compute(struct br_engine *engine)
     n = (bytes < LEAST_QUANTUM ? LEAST_QUANTUM : bytes) / size;
     if (n > left)
         n = left;
-    rc = engine->config.hollow ? 0 : fragment_compute(engine, fragment, step, rs, n);
+    rc = engine->config.hollow ? 0 : fragment_compute(engine, fragment, step, rs->done, n);
     if (rc) { /* not the arguments: they were checked at submit */
         br_worker_fail(engine->worker, -rc, br_error_message());
         br_list_remove(&rs->node);
@@ -505,6 +505,61 @@ void br_fragment_start(struct br_engine *engine, struct br_operation *op)
     prepare_steps(fragment, op->fragments.plan);
     if (!br_operation_is_staged(op) || !br_staging_fragment_load(engine, fragment, fragment_loaded))
         start_steps(engine, fragment);
+}
+
+/* The message of a step whose fragment is not under way; false: it has to go as a transfer. */
+static bool send_step_at_once(struct br_engine *engine, const struct br_fragment *fragment,
+                              const struct br_step *step)
+{
+    const struct br_operation *op = fragment->op;
+
+    return br_worker_send_at_once(
+        engine->worker, br_group_in_job(op->group, (int)step->peer),
+        br_tag_collective(op->group->number, op->sequence, fragment->index, step->match), op->check,
+        br_fragment_address(fragment, &step->span),
+        (uint32_t)br_fragment_step_bytes(fragment, step), op->priority);
+}
+
+/* Sends the only message, and does the local work. */
+static bool run_at_once(struct br_engine *engine, const struct br_fragment *fragment)
+{
+    const struct br_schedule *s = fragment->schedule;
+    const struct br_step *send = s->steps;
+
+    while (send->kind != BR_STEP_SEND)
+        send++;
+    if (!send_step_at_once(engine, fragment, send))
+        return false;
+    for (const struct br_step *step = s->steps; step < s->steps + s->n_steps; step++) {
+        int rc = step == send || engine->config.hollow
+                     ? 0
+                     : fragment_compute(engine, fragment, step, 0, step_elements(fragment, step));
+
+        if (rc)
+            br_worker_fail(engine->worker, -rc, br_error_message());
+    }
+    return true;
+}
+
+bool br_fragment_at_once(struct br_engine *engine, struct br_operation *op)
+{
+    const struct br_schedule *s = op->fragments.plan->schedule;
+    struct br_fragment *fragment;
+    bool done;
+
+    if (!op->alone || s->n_sends != 1 || s->n_recvs || s->n_ready != s->n_steps ||
+        op->fragments.count != 1 || br_blocks_uneven(op) || br_operation_is_staged(op) ||
+        op->traced || !engine->n_free)
+        return false;
+    /* It stays free, as it only says where the spans lie. */
+    fragment = br_container_of(engine->free_fragments.next, struct br_fragment, node);
+    fragment->elements = op->count;
+    fragment_prepare(fragment, op);
+    done = run_at_once(engine, fragment);
+    fragment->op = NULL;
+    if (done && !engine->worker->failed) /* else it ends with all others */
+        br_operation_end(engine, op, 0);
+    return done;
 }
 
 void br_fragment_forget(struct br_engine *engine, struct br_fragment *fragment)

@@ -135,6 +135,10 @@ static inline uint64_t br_fragment_order(const struct br_fragment *fragment, uin
 size_t br_fragment_bytes(const struct br_operation *op, uint32_t fragment);
 /* Starts op's next fragment; there is a free one. */
 void br_fragment_start(struct br_engine *engine, struct br_operation *op);
+/* The operation, which has a plan and is under way, is run without a fragment where this rank has
+ * one small message to send, which leaves at once, and no more than local work besides. false: it
+ * needs fragments. */
+bool br_fragment_at_once(struct br_engine *engine, struct br_operation *op);
 void br_fragment_transfer_ended(struct br_engine *engine, struct br_transfer *t);
 /* Does some local work of the first ready step. Returns the bytes that were touched. */
 size_t br_fragment_compute(struct br_engine *engine);

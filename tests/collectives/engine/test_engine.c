@@ -349,6 +349,40 @@ static void start__ends_what_needs_no_device(void **state)
     job_destroy(&job);
 }
 
+/* A rank that only sends one message, with nothing else under way, ends while it submits. */
+static void submit__ends_one_message_at_once(void **state)
+{
+    static const struct {
+        enum br_collective collective;
+        int sender;
+    } cases[] = {{BR_BROADCAST, 0}, {BR_SCATTER, 0}, {BR_REDUCE, 1}, {BR_GATHER, 1}};
+    struct job job;
+    int ended = 2;
+
+    (void)state;
+    job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
+    call_run(&job, (struct call){.collective = BR_BROADCAST, .count = 5}); /* connects */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int alone = 0; alone < 2; alone++) {
+            struct call call = {.collective = cases[i].collective, .count = 5};
+            int sender = cases[i].sender;
+
+            call_create(&call, &job);
+            call_prepare(&call, &job, sender);
+            call.ops[sender].alone = alone;
+            job_submit(&job, sender, &call.ops[sender]);
+            assert_int_equal(!br_list_empty(&job.ranks[sender].ended), alone);
+            call_prepare(&call, &job, !sender);
+            call.ops[!sender].alone = true;
+            job_submit(&job, !sender, &call.ops[!sender]);
+            assert_true(br_list_empty(&job.ranks[!sender].ended));
+            job_run(&job, ended += 2);
+            call_check(&call, &job);
+            call_destroy(&call, &job);
+        }
+    job_destroy(&job);
+}
+
 static void submit__refuses_what_cannot_run(void **state)
 {
     struct br_operation op = {
@@ -391,6 +425,7 @@ int main(void)
         cmocka_unit_test(scratch__fits),
         cmocka_unit_test(reserve__first_use_allocates_nothing),
         cmocka_unit_test(start__ends_what_needs_no_device),
+        cmocka_unit_test(submit__ends_one_message_at_once),
         cmocka_unit_test(submit__refuses_what_cannot_run),
     };
 
