@@ -196,6 +196,7 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     op->deadline = now + op->timeout;
     op->status = 0;
     op->shm_role = BR_SHM_ROLE_COLLECTIVE;
+    op->shm_round = 0;
     op->began = 0; /* of a persistent one: that of a start before */
     br_comm_use_memory(comm, op);
     op->backlog = op->kind == BR_OPERATION_COLLECTIVE ? &comm->backlog

@@ -454,6 +454,11 @@ bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most)
     return false;
 }
 
+void br_progress_finish(struct br_operation *op)
+{
+    progress_wait_for(op->comm->context, &(struct goal){.op = op}, UINT64_MAX);
+}
+
 bool br_progress_wait(struct br_context *context, struct braid_op *handle, uint64_t most)
 {
     const struct goal goal = {.op = br_operation_of(handle), .handle = (uintptr_t)handle};

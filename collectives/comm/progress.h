@@ -78,6 +78,9 @@ void br_progress_submit_all(struct br_operation *const *ops, uint32_t n);
  */
 bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most);
 
+/* Drives until an operation without a handle, which is under way, has ended. */
+void br_progress_finish(struct br_operation *op);
+
 /* Drives until the operation of this handle has ended or has another handle, because another thread
  * has taken its result (returns true), or `most` ns have passed (UINT64_MAX: there is no limit). */
 bool br_progress_wait(struct br_context *context, struct braid_op *handle, uint64_t most);

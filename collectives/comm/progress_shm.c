@@ -33,6 +33,16 @@
 #define YIELDS       256
 #define TIMED_YIELDS 4 /* one of so many is timed; a look at the clock costs a tenth of a yield */
 
+/* op leaves the short way and goes on in the queue. */
+static void progress_queue(struct braid_comm *comm, struct br_operation *op)
+{
+    op->shm_role = BR_SHM_ROLE_COLLECTIVE;
+    br_comm_use_memory(comm, op);
+    atomic_fetch_add(&comm->outstanding, 1);
+    atomic_store(&op->state, BR_OPERATION_SUBMITTED);
+    br_shm_executor_go_on(comm->shm, op);
+}
+
 /* The caller does not wait any longer: an operation of the pool takes the place of op. */
 static bool progress_goes_on(struct braid_comm *comm, struct br_operation *op,
                              struct br_going_on *going_on)
@@ -44,11 +54,8 @@ static bool progress_goes_on(struct braid_comm *comm, struct br_operation *op,
     next->sequence = op->sequence;
     next->order = op->order;
     next->deadline = op->deadline;
-    next->shm_role = BR_SHM_ROLE_COLLECTIVE;
-    br_comm_use_memory(comm, next);
-    atomic_fetch_add(&comm->outstanding, 1);
-    atomic_store(&next->state, BR_OPERATION_SUBMITTED);
-    br_shm_executor_go_on(comm->shm, next);
+    next->shm_round = op->shm_round;
+    progress_queue(comm, next);
     going_on->op = next;
     return true;
 }
@@ -65,9 +72,9 @@ static void yield_in_round(struct br_context *context)
         br_progress_yielded(context, began, br_clock_now());
 }
 
-/* Asks the shared segment until op is complete, or goes on in the pool; now and then everything
- * else is served, and deadlines are looked at. looks: how many were made before, in
- * vain. */
+/* Asks the shared segment until op is complete, or goes on in the pool, or has been overtaken and
+ * is in the queue; now and then everything else is served, and deadlines are looked at. looks: how
+ * many were made before, in vain. */
 static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on,
                      uint32_t looks)
 {
@@ -80,6 +87,8 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
     while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
         uint64_t now;
 
+        if (br_shm_executor_is_overtaken(comm->shm))
+            break;
         if (yield && !comm->shm->reads)
             yield_in_round(context);
         if (!comm->shm->reads && ++looks % (yield ? LOOK / 16 : LOOK) &&
@@ -118,6 +127,13 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
         br_progress_caller_leaves(context);
         atomic_fetch_sub(&comm->outstanding, 1);
     }
+    if (!rc && br_shm_executor_is_overtaken(comm->shm) && !context->worker->failed) {
+        if (!started)
+            op->deadline = br_clock_now() + op->timeout;
+        if (!going_on || !progress_goes_on(comm, op, going_on))
+            progress_queue(comm, op);
+        rc = 1;
+    }
     return rc;
 }
 
@@ -147,7 +163,7 @@ static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
     uint32_t looks = 0, most = comm->context->settings.oversubscribed ? 0 : LOOK - 1;
     int rc = 0;
 
-    while (!rc && looks < most && !comm->shm->reads) {
+    while (!rc && looks < most && !comm->shm->reads && !comm->shm->next) {
         rc = br_shm_executor_complete(comm->shm, op);
         looks++;
     }
@@ -155,10 +171,19 @@ static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
         go_on_shm(comm, op, going_on, rc, looks);
 }
 
+/* op has been overtaken: its caller waits for it like for any other. Apart, as it may come to a
+ * cancellation point. */
+__attribute__((noinline)) static void progress_wait_overtaken(struct br_operation *op)
+{
+    BR_DISABLE_CANCELLATION;
+
+    br_progress_finish(op);
+}
+
 bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
 {
     struct br_context *context = comm->context;
-    bool taken = false, last;
+    bool taken = false, queued = false, last;
 
     if (!comm->shm || !br_shm_executor_takes(comm->shm, op) || !br_mutex_trylock(&context->lock))
         return false;
@@ -170,12 +195,13 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
         br_comm_next_sequence(comm);
         op->order = context->next_order++;
         progress_loop_shm(comm, op, going_on);
+        queued = atomic_load_explicit(&op->state, memory_order_relaxed) != BR_OPERATION_IDLE;
         /* Under the lock nobody else writes it; the progress thread sees that somebody drives. */
         atomic_store_explicit(&context->caller_waits,
                               atomic_load_explicit(&context->caller_waits, memory_order_relaxed) +
                                   1,
                               memory_order_relaxed);
-        if (going_on && going_on->op)
+        if (queued || (going_on && going_on->op))
             ; /* it counts when it has ended */
         else if (op->status)
             comm->failed_operations++;
@@ -199,5 +225,7 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
 
         br_progress_wake(context);
     }
+    if (queued)
+        progress_wait_overtaken(op);
     return taken;
 }

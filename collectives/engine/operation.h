@@ -125,6 +125,9 @@ struct br_operation {
     bool by_rank;                  /* values are combined in the order of the ranks */
     int root, peer; /* ranks of the group; key.rank of an access is a rank of the job */
     int32_t priority;
+    /* all-reduce that was overtaken between two chunks (shm/round.h): the round that it goes on
+     * with; else 0 */
+    uint32_t shm_round;
     uint32_t tag;
     /* Receive: what it does not know before its message has come (receives.c): `peer` may be
      * BRAID_ANY_SOURCE; of the tag the bits that may be any; `count` is what the memory holds, of a

@@ -49,13 +49,23 @@ struct br_shm_coll_header {
     _Alignas(2 * BR_SHM_COLL_LINE) _Atomic uint64_t said[BR_SHM_COLL_NUMBERS];
 };
 
+/* By which ranks agree on what comes after an epoch (round.h). Numbers of operations, counted
+ * from 1. */
+struct br_shm_agenda {
+    uint64_t submitted; /* of the last one that has been submitted to this rank */
+    uint64_t next;      /* of the one that comes next, in the order of its turn: 0 */
+};
+
 /* Of one epoch of one rank. */
 struct br_shm_slot {
     /* with the check in the lowest BR_SHM_COLL_CHECK_BITS bits */
     _Alignas(2 * BR_SHM_COLL_LINE) _Atomic uint64_t epoch;
     union {
         uint8_t small[BR_SHM_COLL_SMALL];
-        uint64_t start; /* in the payload, of more than BR_SHM_COLL_SMALL bytes */
+        struct {            /* of more than BR_SHM_COLL_SMALL bytes */
+            uint64_t start; /* in the payload */
+            struct br_shm_agenda agenda;
+        };
     };
 };
 static_assert(sizeof(struct br_shm_slot) == 2 * BR_SHM_COLL_LINE, "a slot has no padding");
@@ -138,6 +148,20 @@ static inline void br_shm_coll_describe(struct br_shm_coll *coll, uint64_t epoch
 {
     memcpy(br_shm_coll_area(coll, coll->rank)->notes[epoch % BR_SHM_COLL_DEPTH], note,
            BR_SHM_COLL_NOTE);
+}
+
+/* Says the agenda with an epoch of more than BR_SHM_COLL_SMALL bytes; as the note, before it is
+ * published. Only epochs with which it was said have one. */
+static inline void br_shm_coll_set_agenda(struct br_shm_coll *coll, uint64_t epoch,
+                                          struct br_shm_agenda agenda)
+{
+    br_shm_coll_slot(coll, coll->rank, epoch)->agenda = agenda;
+}
+
+static inline struct br_shm_agenda br_shm_coll_agenda(const struct br_shm_coll *coll, uint32_t rank,
+                                                      uint64_t epoch)
+{
+    return br_shm_coll_slot(coll, rank, epoch)->agenda;
 }
 
 static inline const void *br_shm_coll_description(const struct br_shm_coll *coll, uint32_t rank,

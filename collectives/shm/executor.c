@@ -67,6 +67,22 @@ static int executor_receive_fd(struct braid_comm *comm, struct br_shm_executor *
     return rc;
 }
 
+/* The operation that the ranks have agreed on becomes the head of the queue. */
+static void executor_bring_forward(struct br_shm_executor *shm)
+{
+    br_list_for_each (node, &shm->queue) {
+        struct br_operation *op = br_container_of(node, struct br_operation, node);
+
+        if (op->group == shm->group && op->sequence + 1 == shm->next) {
+            br_list_remove(&op->node);
+            br_list_push_front(&shm->queue, &op->node);
+            break;
+        }
+    }
+    shm->next = 0;
+    shm->published = false;
+}
+
 /* ---- the short way --------------------------------------------------------------------------- */
 
 bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op)
@@ -82,11 +98,16 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
 {
     int rc;
 
-    if (!shm->published && !(shm->published = br_shm_round_begin(shm, op)))
+    if (br_shm_executor_is_overtaken(shm) ||
+        (!shm->published && !(shm->published = br_shm_round_begin(shm, op))))
         return 0;
     rc = br_shm_round_complete(shm, op);
     if (rc)
         shm->busy = shm->published = false;
+    if (rc && shm->next)
+        executor_bring_forward(shm);
+    else if (shm->next)
+        op->shm_round = shm->round;
     return rc;
 }
 
@@ -109,6 +130,8 @@ void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op)
     br_list_push_front(&shm->queue, &op->node);
     executor_expect(shm, op);
     shm->busy = false;
+    if (shm->next)
+        executor_bring_forward(shm);
 }
 
 /* ---- the queue ------------------------------------------------------------------------------- */
@@ -117,6 +140,8 @@ void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op
 {
     br_list_init(&op->node);
     br_list_push_back(&shm->queue, &op->node);
+    if (op->group == shm->group)
+        shm->submitted = op->sequence + 1;
     executor_expect(shm, op);
 }
 
@@ -145,7 +170,8 @@ static void executor_end(struct br_shm_executor *shm, struct br_operation *op, i
         snprintf(op->message, sizeof op->message, "%s", text);
 }
 
-/* The head of the queue: > 0: it has left, 0: it waits, or reads; errors with a message. */
+/* The head of the queue: > 0: it has ended, 0: it waits, reads, or has let another one pass; errors
+ * with a message. */
 static int executor_step(struct br_shm_executor *shm, struct br_operation *op, uint64_t now)
 {
     int rc;
@@ -160,6 +186,10 @@ static int executor_step(struct br_shm_executor *shm, struct br_operation *op, u
     rc = br_shm_round_complete(shm, op);
     if (rc > 0)
         executor_end(shm, op, 0, "");
+    else if (shm->next)
+        op->shm_round = shm->round;
+    if (shm->next)
+        executor_bring_forward(shm);
     return rc;
 }
 
@@ -172,7 +202,7 @@ int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now)
         rc = executor_step(shm, op, now);
         if (rc < 0)
             return rc;
-        if (!rc)
+        if (!rc && op == executor_head(shm))
             return n + shm->reads;
     }
     return n;
@@ -375,8 +405,10 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
             context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_MANY_BYTES;
     shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_copied_bytes;
     if (context->crowded) {
-        if (shm->n >= BR_SHM_MANY)
+        if (shm->n >= BR_SHM_MANY) {
+            shm->max_bytes = BR_SHM_SPLIT_BYTES;
             shm->max_copied_bytes = BR_SHM_ROUNDS_BYTES;
+        }
         shm->max_exchange_bytes =
             shm->direct.allowed ? BR_SHM_DIRECT_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
     }

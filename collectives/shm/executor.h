@@ -3,11 +3,12 @@
  * The executor for small collectives of ranks that share a host: one round (round.h) on the shared
  * segment (coll.h) instead of a schedule. Every rank publishes what it gives, waits for
  * what it needs, and reduces it in the order of ranks, so all have the same bits, in every
- * repetition. Larger ones take a round for each of their chunks; with many ranks all-reduces are
- * split (split.h); where each byte is read by one rank, ranks read each other's memory (direct.h).
+ * repetition. Larger ones take a round for each of their chunks; larger all-reduces are split
+ * (split.h); where each byte is read by one rank, ranks read each other's memory (direct.h).
  *
  * Whether an operation goes here follows from its arguments alone, so all ranks agree. Operations
- * take their rounds in the order of submission. Ranks that call different operations notice by a
+ * take their rounds in the order of submission, but for those that overtake an all-reduce between
+ * two of its chunks (round.h). Ranks that call different operations notice by a
  * digest that is published with the data. A blocking call with nothing before it takes a short way
  * (br_shm_executor_begin()): no operation of the pool, no queue, only the round.
  */
@@ -33,11 +34,12 @@
 #define BR_SHM_MANY_BYTES       (32u << 10)
 #define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
-/* Where ranks share cores, up to how many bytes all collectives but reduces and all-reduces go
- * here in chunks, with BR_SHM_MANY ranks and more, and up to how many alltoalls and scatters, which
- * are read directly. Whatever else the ranks call waits for their end, so what is longer
- * goes to the engine. */
+/* Where ranks share cores, up to how many bytes all collectives but reduces go here in chunks, with
+ * BR_SHM_MANY ranks and more; all-reduces, which are split then and let more urgent operations
+ * pass; and alltoalls and scatters, which are read directly. Whatever else the ranks call waits for
+ * their end, so what is longer goes to the engine. */
 #define BR_SHM_ROUNDS_BYTES (8u << 20)
+#define BR_SHM_SPLIT_BYTES  (16u << 20)
 #define BR_SHM_DIRECT_BYTES (16u << 20)
 
 /* How often the segment is looked at while nobody does so all the time. */
@@ -64,9 +66,10 @@ struct br_shm_executor {
     uint16_t check;     /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,
      * and how many elements of each block a round has, with BR_SHM_CHUNKS; has_read: what this rank
-     * needs of the round is in the result; reads: there is more to read directly, at once. */
+     * needs of the round is in the result; reads: there is more to do at once, but others may have
+     * the context's lock in between. */
     enum br_shm_form form;
-    uint32_t round, rounds;
+    uint32_t round, rounds, first_round; /* with first_round it began, or has gone on */
     size_t chunk;
     bool has_read, reads;
     struct br_shm_direct direct;
@@ -75,6 +78,8 @@ struct br_shm_executor {
     bool published;
     /* operations, by submission: small collectives, and those of `guest` */
     struct br_list queue;
+    uint64_t submitted;     /* 1 + the number of the last one of this group */
+    uint64_t next;          /* 1 + that of the one that is to be the head; 0: the head stays */
     uint64_t next_deadline; /* no later than that of any in the queue */
     uint64_t operations;
     /* What each of the last rounds is of: the operation's number, and its group, which is larger
@@ -106,8 +111,8 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 
 /* All functions below are called under the lock. Appends an operation to the queue. */
 void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op);
-/* Runs what can run now. Returns how many operations have left the queue, and one more if the next
- * one is in the midst of its reads; -EPROTO with a message: the ranks disagree. */
+/* Runs what can run now. Returns how many operations have left the head of the queue, and one more
+ * if the next one has more to do at once; -EPROTO with a message: the ranks disagree. */
 int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now);
 /* Ends all operations in the queue with this status and message. */
 void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text, uint64_t now);
@@ -117,12 +122,17 @@ struct br_operation *br_shm_executor_overdue(struct br_shm_executor *shm, uint64
 void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op);
 
 /* The short way. begin: gives op the turn, unless another operation has it (false). complete,
- * called again and again: 1: op is complete; 0: not yet; -EPROTO with a message: the ranks
- * disagree. */
+ * called again and again: 1: op is complete; 0: not yet, and if br_shm_executor_is_overtaken() it
+ * has to leave the short way (go_on) now; -EPROTO with a message: the ranks disagree. */
 bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op);
 int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *op);
+static inline bool br_shm_executor_is_overtaken(const struct br_shm_executor *shm)
+{
+    return shm->busy && shm->next;
+}
 /* Leaves the short way. give_up: the operation on it ends with an error, before that is told.
- * go_on: op, an operation of the pool, takes its place and is the head of the queue from now on. */
+ * go_on: op, which is that operation or one of the pool, takes its place and is the head of the
+ * queue from now on, or if it is overtaken behind another one. */
 void br_shm_executor_give_up(struct br_shm_executor *shm);
 void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op);
 /* The lowest rank that has not published what op, on the short way, or (NULL) the head of the queue

@@ -244,6 +244,45 @@ bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation
     return true;
 }
 
+/* Rank 0 says which operation comes after this round, as priorities may differ from rank to rank:
+ * the most urgent one of those that all ranks had submitted in the round before. 0: the order stays
+ * as it is. */
+static uint64_t round_choose(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    bool ends = shm->round + 1 == shm->rounds;
+    const struct br_operation *most = ends ? NULL : op;
+    uint64_t submitted = UINT64_MAX;
+
+    for (uint32_t r = 0; r < shm->n; r++) {
+        struct br_shm_agenda agenda = br_shm_coll_agenda(&shm->coll, r, shm->epoch);
+
+        submitted = agenda.submitted < submitted ? agenda.submitted : submitted;
+    }
+    br_list_for_each (node, &shm->queue) {
+        const struct br_operation *other = br_container_of(node, struct br_operation, node);
+
+        if (other != op && other->sequence < submitted &&
+            (!most || other->priority > most->priority))
+            most = other;
+    }
+    return most && most != op ? most->sequence + 1 : 0;
+}
+
+static void round_show_split(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    bool begins = shm->round == shm->first_round;
+
+    br_shm_split_write(&shm->coll, op, shm->round, !begins, shm->epoch + 1);
+    if (br_shm_round_yields(op)) {
+        struct br_shm_agenda agenda = {.submitted = shm->submitted};
+
+        if (!shm->rank && !begins)
+            agenda.next = round_choose(shm, op);
+        br_shm_coll_set_agenda(&shm->coll, shm->epoch + 1, agenda);
+    }
+    round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
+}
+
 /* What this rank gives of the elements of this round, block behind block. */
 static void round_write_chunk(struct br_shm_executor *shm, const struct br_operation *op)
 {
@@ -268,8 +307,7 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
         round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
         break;
     case BR_SHM_SPLIT:
-        br_shm_split_write(&shm->coll, op, shm->round, shm->epoch + 1);
-        round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
+        round_show_split(shm, op);
         break;
     case BR_SHM_OFFERS:
         br_shm_direct_offer(&shm->direct, op, &offer);
@@ -285,10 +323,11 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
 {
     size_t block = br_shm_round_block_bytes(op),
            bytes = block * br_collective_blocks(op->collective, shm->n, BR_INPUT);
-    bool split = op->collective == BR_ALLREDUCE && block >= shm->split_bytes;
+    bool split =
+        br_shm_round_yields(op) || (op->collective == BR_ALLREDUCE && block >= shm->split_bytes);
 
     shm->form = BR_SHM_CHUNKS;
-    shm->round = 0;
+    shm->round = shm->first_round = op->shm_round;
     shm->rounds = 1;
     shm->chunk = op->count;
     shm->has_read = false;
@@ -315,7 +354,10 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
 {
     switch (shm->form) {
     case BR_SHM_SPLIT:
-        br_shm_split_read(&shm->coll, op, shm->round, shm->epoch);
+        if (shm->round != shm->first_round)
+            br_shm_split_read(&shm->coll, op, shm->round, shm->epoch);
+        if (br_shm_round_yields(op))
+            shm->next = br_shm_coll_agenda(&shm->coll, 0, shm->epoch).next;
         break;
     case BR_SHM_OFFERS:
         if (!br_shm_direct_read(&shm->direct, &shm->coll, op, shm->epoch))
@@ -361,11 +403,14 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
         if (shm->has_read) {
             shm->has_read = false;
             round_go_on(shm, op);
+            shm->reads = br_shm_round_yields(op); /* what is more urgent may have to be submitted */
+            if (shm->reads)
+                return 0;
             continue;
         }
         progress = round_read(shm, op);
         shm->reads = progress == READS;
-        if (shm->reads)
+        if (shm->reads || (shm->next && progress != COMPLETE))
             return 0;
         if (progress == COMPLETE)
             break;

@@ -15,6 +15,15 @@ static inline size_t br_shm_round_block_bytes(const struct br_operation *op)
 {
     return op->collective == BR_BARRIER ? 0 : op->count * br_type_size(op->type);
 }
+
+/* May a more urgent operation take its rounds between those of this one? Of an all-reduce that does
+ * not fit into a round: training has such ones, and those of the layers that are needed first have
+ * to overtake. */
+static inline bool br_shm_round_yields(const struct br_operation *op)
+{
+    return op->collective == BR_ALLREDUCE && br_shm_round_block_bytes(op) > BR_SHM_COLL_BYTES;
+}
+
 /* Does this rank need what `rank` publishes? */
 bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_operation *op,
                         uint32_t rank);
@@ -35,7 +44,9 @@ int br_shm_round_waits_for(const struct br_shm_executor *shm, const struct br_op
  * message. */
 int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op, bool all);
 /* Of an operation that br_shm_round_begin() has begun, again and again: 1: it is complete; 0: not
- * yet; -EPROTO with a message: the ranks disagree. */
+ * yet; -EPROTO with a message: the ranks disagree. Of one that yields, shm->next: the ranks have
+ * agreed which operation comes next, when this one is complete or, with 0, instead of shm->round,
+ * with which this one goes on later. */
 int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation *op);
 
 #endif

@@ -100,14 +100,14 @@ static void split_reduce(const struct br_shm_coll *coll, const struct br_operati
 }
 
 void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
-                        uint64_t epoch)
+                        bool has_sums, uint64_t epoch)
 {
     struct span chunk = chunk_of(coll, op, round);
     uint8_t *area = br_shm_coll_space(coll, epoch);
 
     if (chunk.bytes)
         memcpy(area, (const uint8_t *)op->send + chunk.first, chunk.bytes);
-    if (round)
+    if (has_sums)
         split_reduce(coll, op, chunk_of(coll, op, round - 1), epoch - 1,
                      area + whole_lines(chunk.bytes));
 }
@@ -117,7 +117,7 @@ void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation
 {
     size_t values = whole_lines(chunk_of(coll, op, round).bytes);
 
-    for (uint32_t r = 0; r < coll->ranks && round; r++) {
+    for (uint32_t r = 0; r < coll->ranks; r++) {
         struct span part = part_of(coll, chunk_of(coll, op, round - 1), r);
 
         memcpy((uint8_t *)op->recv + part.first, area_of(coll, r, epoch) + values, part.bytes);

@@ -24,12 +24,13 @@ size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_r
 uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_operation *op);
 
 /* Writes what this rank publishes in a round, whose epoch is `epoch`, into its space
- * (br_shm_coll_space()). All ranks have published the round before, and br_shm_split_read() has
- * read it; of round 0: this rank may publish the epoch. */
+ * (br_shm_coll_space()). The round has sums unless the operation begins with it, or goes on with it
+ * after it was overtaken: then this rank may publish the epoch. Otherwise all ranks have published
+ * the round before, and br_shm_split_read() has read it. */
 void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
-                        uint64_t epoch);
+                        bool has_sums, uint64_t epoch);
 
-/* All ranks have published the round: copies its sums into the result. */
+/* All ranks have published a round that has sums: copies them into the result. */
 void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation *op,
                        uint32_t round, uint64_t epoch);
 

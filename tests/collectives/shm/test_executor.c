@@ -137,9 +137,9 @@ static void set_limits__by_ranks_and_cores(void **state)
                  {16, false, true, 32, 16, 32, 32},
                  {64, false, true, 32, 8, 32, 32},
                  {3, true, true, 128, 128, 16384, 128},
-                 {4, true, true, 128, 128, 16384, 8192},
-                 {64, true, true, 128, 128, 16384, 8192},
-                 {64, true, false, 128, 128, 256, 8192}};
+                 {4, true, true, 16384, 128, 16384, 8192},
+                 {64, true, true, 16384, 128, 16384, 8192},
+                 {64, true, false, 16384, 128, 256, 8192}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
@@ -534,6 +534,91 @@ static void check_large(const struct br_operation *ops, size_t count)
     }
 }
 
+/* ---- an all-reduce that is overtaken --------------------------------------------------------- */
+
+/* One step of each rank, or on the short way one look. Which operations have ended on a rank goes
+ * to its row of `ended`. */
+static void turn_of_all(struct br_operation *first, struct br_operation *ended[N][3],
+                        size_t n_ended[N])
+{
+    for (int r = 0; r < N; r++) {
+        struct br_operation *op;
+
+        if (locals[r].busy)
+            assert_true(br_shm_executor_complete(&locals[r], &first[r]) >= 0);
+        if (br_shm_executor_is_overtaken(&locals[r]))
+            br_shm_executor_go_on(&locals[r], &first[r]);
+        assert_true(br_shm_executor_step(&locals[r], 0) >= 0);
+        while ((op = br_operation_pop(&locals[r].executor.ended)))
+            ended[r][n_ended[r]++] = op;
+    }
+}
+
+/* Three operations: one that is under way, one that is submitted behind it and one that is more
+ * urgent, by the priority of rank 0. The last rank submits it late: until then nobody can begin
+ * it. */
+static void check_overtaking(bool short_way, bool in_place, enum br_collective urgent, size_t count)
+{
+    struct br_operation first[N], behind[N], ahead[N], *ended[N][3];
+    size_t n_ended[N] = {0};
+    uint64_t before = locals[0].submitted;
+
+    make_large(first, BR_ALLREDUCE, in_place, LARGE);
+    make_large(behind, BR_ALLREDUCE, in_place, LARGE);
+    make_large(ahead, urgent, false, count);
+    for (int r = 0; r < N; r++) {
+        first[r].sequence = before;
+        behind[r].sequence = before + 1;
+        ahead[r].sequence = before + 2;
+        ahead[r].priority = r ? -r : 1;
+        if (short_way && r)
+            assert_true(br_shm_executor_begin(&locals[r], &first[r]));
+        else
+            br_shm_executor_submit(&locals[r], &first[r]);
+        br_shm_executor_submit(&locals[r], &behind[r]);
+        if (r < N - 1)
+            br_shm_executor_submit(&locals[r], &ahead[r]);
+    }
+    for (int turn = 0; turn < 4; turn++)
+        turn_of_all(first, ended, n_ended);
+    assert_ptr_equal(br_container_of(locals[0].queue.next, struct br_operation, node), &first[0]);
+    br_shm_executor_submit(&locals[N - 1], &ahead[N - 1]);
+    for (int turn = 0; turn < 1000 && n_ended[0] + n_ended[1] + n_ended[2] < 9; turn++)
+        turn_of_all(first, ended, n_ended);
+    for (int r = 0; r < N; r++) {
+        assert_int_equal(n_ended[r], 3);
+        assert_ptr_equal(ended[r][0], &ahead[r]);
+        assert_ptr_equal(ended[r][1], &first[r]);
+        assert_ptr_equal(ended[r][2], &behind[r]);
+        assert_int_equal(locals[r].epoch, locals[0].epoch);
+    }
+    check_large(first, LARGE);
+    check_large(behind, LARGE);
+    check_large(ahead, count);
+    free_large(first);
+    free_large(behind);
+    free_large(ahead);
+}
+
+static void step__urgent_overtakes(void **state)
+{
+    (void)state;
+    for (int in_place = 0; in_place < 2; in_place++) {
+        check_overtaking(false, in_place, BR_ALLREDUCE, 100);   /* of one round */
+        check_overtaking(false, in_place, BR_ALLREDUCE, LARGE); /* could be overtaken as well */
+        check_overtaking(false, in_place, BR_ALLGATHER, LARGE); /* in chunks */
+        check_overtaking(false, in_place, BR_ALLTOALL, LARGE);  /* by direct reads */
+    }
+}
+
+/* Ranks on the short way leave it. */
+static void complete__overtaken(void **state)
+{
+    (void)state;
+    check_overtaking(true, false, BR_ALLREDUCE, 100);
+    check_overtaking(true, true, BR_ALLGATHER, LARGE);
+}
+
 static void complete__in_chunks(void **state)
 {
     (void)state;
@@ -882,6 +967,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__reduce_scatter_in_place, open_segment,
                                         close_segment),
         cmocka_unit_test_setup_teardown(complete__chunk_waits_for_all, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(step__urgent_overtakes, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__overtaken, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__gather_chooses, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_in_place, open_segment, close_segment),

@@ -52,12 +52,13 @@ static void run(struct br_operation *ops, uint32_t n, uint64_t *epoch)
     for (uint32_t round = 0; round < rounds; round++, (*epoch)++) {
         for (uint32_t r = 0; r < n; r++) {
             assert_true(br_shm_coll_may_publish(&colls[r], *epoch, BR_SHM_COLL_BYTES));
-            br_shm_split_write(&colls[r], &ops[r], round, *epoch);
+            br_shm_split_write(&colls[r], &ops[r], round, round > 0, *epoch);
         }
         for (uint32_t r = 0; r < n; r++)
             br_shm_coll_publish(&colls[r], *epoch, 0, NULL, BR_SHM_COLL_BYTES);
         for (uint32_t r = 0; r < n; r++)
-            br_shm_split_read(&colls[r], &ops[r], round, *epoch);
+            if (round)
+                br_shm_split_read(&colls[r], &ops[r], round, *epoch);
     }
 }
 
