@@ -89,6 +89,13 @@ static ssize_t batch_send_together(struct br_tcp_batch *batch, const struct br_t
     return batch_send_one(call->fd, batch->together, call->bytes);
 }
 
+/* Are the parts so small that the copy costs less than the list of them (note 4)? */
+static bool batch_copies(const struct br_tcp_call *call)
+{
+    return call->bytes <= BR_TCP_LITTLE ||
+           (call->bytes <= BR_TCP_TOGETHER && call->bytes <= call->msg.msg_iovlen * BR_TCP_PART);
+}
+
 static void run_plain(struct br_tcp_batch *batch, struct br_tcp_call *call)
 {
     ssize_t n;
@@ -97,7 +104,7 @@ static void run_plain(struct br_tcp_batch *batch, struct br_tcp_call *call)
         n = batch_receive(call->fd, call->iov[0].iov_base, call->bytes);
     else if (call->msg.msg_iovlen == 1) /* 0.1 us less than sendmsg */
         n = batch_send_one(call->fd, call->iov[0].iov_base, call->bytes);
-    else if (call->bytes <= sizeof batch->together)
+    else if (batch_copies(call))
         n = batch_send_together(batch, call);
     else
         n = sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL);

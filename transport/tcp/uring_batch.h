@@ -16,7 +16,9 @@
  *    calls do the same. It is logged once.
  * 4. A plain send of several parts copies them together when they are small, because sendto() takes
  *    0.2 us less than sendmsg(), which copies the list of the parts and checks it. With 4 KiB the
- *    copy costs what the call saves.
+ *    copy costs what the call saves. Where the parts are many and small it pays for more bytes: 51
+ *    requests of 72 bytes in two parts each took 14 to 16 us by sendmsg(), 63 of them 5 to 6 us
+ *    from one place.
  *
  * One thread at a time uses a batch. The functions do not block.
  */
@@ -33,7 +35,9 @@
 #define BR_TCP_BATCH    32   /* The most calls of one batch. */
 #define BR_TCP_IOVECS   128  /* The most iovecs of one send: header and payload of a whole queue. */
 #define BR_TCP_FEW      2    /* Up to so many calls are made without the ring. */
-#define BR_TCP_TOGETHER 2048 /* Bytes of a send whose parts are copied together (note 4). */
+#define BR_TCP_LITTLE   2048 /* Up to so many bytes the parts of a send are copied together, */
+#define BR_TCP_TOGETHER 8192 /* and up to so many if they are of BR_TCP_PART bytes in the mean. */
+#define BR_TCP_PART     128
 
 struct br_tcp_call {
     void *owner; /* For the caller. */
