@@ -46,16 +46,15 @@ static void onesided_answer(struct br_worker *w, struct br_service *s, int32_t s
                             uint32_t length)
 {
     s->answer.status = status;
-    s->status = (struct br_transfer){
-        .tag = br_tag_with_part(s->data.tag, BR_PART_STATUS),
-        .peer = s->data.peer,
-        .length = length,
-        .memory = &s->answer,
-        .priority = s->data.priority,
-        .order = w->newest,
-        .within = UINT64_MAX,
-        .owner = &w->services,
-    };
+    br_transfer_clear(&s->status);
+    s->status.tag = br_tag_with_part(s->data.tag, BR_PART_STATUS);
+    s->status.peer = s->data.peer;
+    s->status.length = length;
+    s->status.memory = &s->answer;
+    s->status.priority = s->data.priority;
+    s->status.order = w->newest;
+    s->status.within = UINT64_MAX;
+    s->status.owner = &w->services;
     if (br_transfer_send(w, &s->status))
         br_growing_pool_put(&w->services, s->place);
 }
@@ -290,8 +289,11 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
         br_worker_fail(w, ENOBUFS, text);
         return;
     }
-    memset(s, 0, sizeof *s);
     s->place = place;
+    s->notifies = false;
+    s->target = (struct br_target){0};
+    s->answer = (struct br_answer){0};
+    br_transfer_clear(&s->data);
     if (arrives && m->flags & BR_PUT_NOTIFIES) {
         s->notifies = true;
         memcpy(&s->notify, payload, sizeof s->notify);

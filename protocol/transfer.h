@@ -12,7 +12,9 @@
 #define BR_PROTOCOL_TRANSFER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/list.h"
 #include "protocol/message.h"
@@ -95,13 +97,24 @@ struct br_transfer {
     /* send: rails that took frames with them and are not fenced yet, a bit each */
     uint8_t lost_rails;
     uint8_t fenced_rails; /* send, with remote keys: those that were lost since the last READY */
-    uint8_t slice_rails[BR_SLOT_SLICES]; /* send: rails that carried bytes of slice i, a bit each */
     /* receive: the slot's number before the READY that is queued; 0: it is the first */
     uint32_t renews;
     bool renew_due; /* send: RENEW has to leave */
     uint8_t barred; /* send: rails that need a remote key for it and have none, a bit each */
+    /* What follows is set when READY has come, and not cleared before (br_transfer_clear()). */
+    uint8_t slice_rails[BR_SLOT_SLICES]; /* send: rails that carried bytes of slice i, a bit each */
     uint8_t rkeys[BR_MAX_RAILS][BR_RKEY_BYTES]; /* send: the remote keys, by rail */
 };
+
+/* Zero, for the caller to fill in. Not all of it: it is done for each small put and each answer. */
+static inline void br_transfer_clear(struct br_transfer *t)
+{
+    size_t cleared = offsetof(struct br_transfer, slice_rails);
+
+    /* memset() is faster than the instruction that takes its place where the size is known */
+    __asm__("" : "+r"(cleared));
+    memset(t, 0, cleared);
+}
 
 /* Both return 0, or a negative errno with a message when the worker has failed or the peer is gone;
  * then the transfer stays the caller's. */

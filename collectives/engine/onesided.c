@@ -71,18 +71,19 @@ static void *onesided_is_inline(struct br_engine *engine, struct br_operation *o
     return NULL;
 }
 
-/* Only for those that travel: it is some hundred bytes. */
+/* Only for those that travel: it is 300 bytes. */
 static void onesided_fill_transfer(struct br_operation *op, enum br_onesided_part part,
                                    uint64_t counter)
 {
-    op->parts.transfers[part] = (struct br_transfer){
-        .tag = br_tag_onesided(counter, part),
-        .peer = (int)op->key.rank,
-        .priority = op->priority,
-        .order = op->order,
-        .owner = op,
-        .traced = op->traced,
-    };
+    struct br_transfer *t = &op->parts.transfers[part];
+
+    br_transfer_clear(t);
+    t->tag = br_tag_onesided(counter, part);
+    t->peer = (int)op->key.rank;
+    t->priority = op->priority;
+    t->order = op->order;
+    t->owner = op;
+    t->traced = op->traced;
 }
 
 static void engine_onesided_fill(struct br_engine *engine, struct br_operation *op, size_t offset,
@@ -333,13 +334,15 @@ static int onesided_self(struct br_engine *engine, struct br_operation *op)
 int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
 {
     size_t count = op->count / BR_MAX_TRANSFER + (op->count % BR_MAX_TRANSFER != 0);
+    size_t cleared = offsetof(struct br_operation_parts, transfers);
 
     if (op->key.rank >= (uint32_t)engine->config.size)
         return br_error(EINVAL, "the key is of rank %u, there are %d", op->key.rank,
                         engine->config.size);
     if (count > UINT32_MAX)
         return br_error(E2BIG, "an access of %zu bytes is too long", op->count);
-    memset(&op->parts, 0, offsetof(struct br_operation_parts, transfers));
+    __asm__("" : "+r"(cleared)); /* as in br_transfer_clear() */
+    memset(&op->parts, 0, cleared);
     for (int i = 0; i < TRANSFERS; i++)
         op->parts.transfers[i].state = BR_TRANSFER_IDLE; /* else they are filled in */
     op->parts.answer = (struct br_answer){0};
