@@ -441,6 +441,23 @@ static uint32_t pump_control(struct br_worker *w, struct br_peer *peer)
     return full;
 }
 
+/* The answer to several puts is about to leave: with it goes that their buffers are free, in the
+ * same send. Else the next burst, which follows such an answer, would stop in its middle for the
+ * few buffers that have not been announced, and wait for a round trip. */
+static void ack_with_answers(struct br_peer *peer)
+{
+    const uint64_t *puts = peer->put_done.put_done.puts;
+
+    if (!peer->put_done.type || (puts[0] == 1 && !puts[1] && !puts[2]))
+        return;
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+
+        if (rail->state == BR_RAIL_UP && rail->released != rail->announced)
+            rail->ack_due = true;
+    }
+}
+
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 {
     struct br_pump pump = {0};
@@ -450,6 +467,7 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
         br_peer_set_shared(peer, !peer->shared);
     for (int i = 0; i < peer->n_rails; i++)
         br_rail_drain(&peer->rails[i], w->now);
+    ack_with_answers(peer);
     if (br_control_is_due(peer))
         pump.full = pump_control(w, peer);
     unused = peer->alternates && br_peer_direct(peer) ? peer->alternates : 0;

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define EVENTS       32
+#define EVENTS       64
 #define TIMER_PERIOD (1 * BR_MS)
 /* Credits are given back after this at the latest. Three quarters of them are never held back
  * (br_rail_check_credits()), so nobody waits for these: sooner, each message of a slow exchange
