@@ -54,7 +54,6 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
  * slow link is not that of a long queue. */
 #define BR_WINDOW_LEAST (64u << 10)
 #define BR_WINDOW_MOST  (4u << 20)
-#define BR_TARGET_DELAY (1 * BR_MS) /* what a window is for, where the round trip is short */
 /* Twice the least round trip, or the target if that is longer, ns. */
 static inline uint64_t br_rail_delay(const struct br_rail *rail)
 {

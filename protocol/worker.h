@@ -36,6 +36,8 @@
 #include "transport/transport.h"
 
 #define BR_MAX_DEVICES BR_SLOT_DEVICES
+/* What a window is for, where the round trip is short and each rank has a core: ns. */
+#define BR_TARGET_DELAY 1000000u
 
 struct br_worker_config {
     int rank, size;
@@ -46,7 +48,7 @@ struct br_worker_config {
     uint32_t slice_bytes;     /* the same on all ranks */
     uint64_t peer_timeout;    /* ns of silence */
     uint64_t starvation;      /* ns */
-    uint64_t target_delay;    /* ns; see doc/design/rails.md, section 1; 0: 1 ms */
+    uint64_t target_delay;    /* ns; see doc/design/rails.md, section 1; 0: BR_TARGET_DELAY */
     uint64_t connect_timeout; /* ns for one attempt: connect and handshake */
     /* ns; several threads may sleep, none for longer, so br_worker_next_timer() says no later time;
      * 0: one thread, that sleeps until the next timer */

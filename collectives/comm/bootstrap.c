@@ -114,6 +114,7 @@ static int open_net(struct br_context *context, struct local *local,
     int threads = br_settings_threads(&context->settings, devices->n), rc = 0;
 
     worker->config.thread_spin = context->settings.own_cores > threads ? THREAD_SPIN : 0;
+    worker->config.target_delay = context->settings.target_delay;
     if (devices->n >= BR_MAX_DEVICES)
         return br_error(E2BIG,
                         "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",

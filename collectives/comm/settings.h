@@ -67,6 +67,7 @@ struct br_settings {
     uint32_t cores;        /* that all ranks of the job share, being more; 0: it is not so */
     int own_cores;         /* this rank's part of the machine's cores that it may use; 0: less */
     bool oversubscribed;   /* more ranks than cores on this host: yield instead of spinning */
+    uint64_t target_delay; /* ns; of br_worker_config: longer where ranks share cores */
     /* of threads that wait in a call, where ranks share cores; under the context's lock */
     struct br_cpu_affinity cpu_affinity;
     struct br_contention contention;
@@ -84,7 +85,8 @@ struct br_settings {
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
 
 /* Sets what depends on the ranks of this host (environment.local_size and local_rank): spin,
- * one_machine, cores, own_cores, oversubscribed, cpu_affinity, contention, cache_bytes.
+ * one_machine, cores, own_cores, oversubscribed, target_delay, cpu_affinity, contention,
+ * cache_bytes.
  * br_settings_read() has done so by what the launcher says; again when the store has said more. */
 void br_settings_apply_local(struct br_settings *settings);
 
