@@ -54,10 +54,13 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
  * slow link is not that of a long queue. */
 #define BR_WINDOW_LEAST (64u << 10)
 #define BR_WINDOW_MOST  (4u << 20)
-/* Twice the least round trip, or the target if that is longer, ns. */
+#define BR_TARGET_DELAY (1 * BR_MS) /* what a window is for, where the round trip is short */
+/* Twice the least round trip, or the target or the other end's turn if that is longer, ns. */
 static inline uint64_t br_rail_delay(const struct br_rail *rail)
 {
-    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
+    uint64_t delay = rail->target_delay > rail->turn ? rail->target_delay : rail->turn;
+
+    return 2 * rail->min_rtt > delay ? 2 * rail->min_rtt : delay;
 }
 
 /* ---- rail_shared.c: rails with little in flight (doc/design/rails.md, section 7) ------------- */

@@ -9,7 +9,7 @@
 
 #define LATE        1.5           /* times what is expected: an answer that is late */
 #define PERIOD      (100 * BR_MS) /* without a sign of an idle link: the delay is halved */
-#define STREAM_PART 4             /* of br_rail_delay(): the least on a byte stream */
+#define STREAM_PART 4             /* of the target: the least on a byte stream */
 
 /* What is in flight on a shared rail takes so long to drain at least, ns. */
 static uint64_t least_delay(uint64_t delay, uint64_t min_rtt, bool stream)
@@ -17,13 +17,16 @@ static uint64_t least_delay(uint64_t delay, uint64_t min_rtt, bool stream)
     return stream && 2 * min_rtt < delay / STREAM_PART ? delay / STREAM_PART : 2 * min_rtt;
 }
 
-/* The same with what late ends have added. */
+/* The same with what late ends have added. Turns do not count: where ends are late, what is urgent
+ * must not wait behind a window of so many. */
 static uint64_t shared_delay(const struct br_rail *rail)
 {
-    uint64_t delay = br_rail_delay(rail), least;
+    uint64_t delay = rail->target_delay, least;
 
     if (!rail->min_rtt)
         return delay;
+    if (delay < 2 * rail->min_rtt)
+        delay = 2 * rail->min_rtt;
     least = least_delay(delay, rail->min_rtt, !rail->device->caps.sent_means_arrived);
     if (least < rail->shared_delay)
         least = rail->shared_delay;

@@ -448,6 +448,7 @@ static void ack_with_answers(struct br_peer *peer)
 {
     const uint64_t *puts = peer->put_done.put_done.puts;
 
+    _Static_assert(BR_PUTS_WORDS == 3, "all words of a PUT_DONE are looked at");
     if (!peer->put_done.type || (puts[0] == 1 && !puts[1] && !puts[2]))
         return;
     for (int i = 0; i < peer->n_rails; i++) {

@@ -106,6 +106,11 @@ struct br_transfer {
     uint8_t rkeys[BR_MAX_RAILS][BR_RKEY_BYTES]; /* send: the remote keys, by rail */
 };
 
+_Static_assert(offsetof(struct br_transfer, rkeys) + BR_MAX_RAILS * BR_RKEY_BYTES +
+                       _Alignof(struct br_transfer) >
+                   sizeof(struct br_transfer),
+               "nothing stands behind what br_transfer_clear() leaves");
+
 /* Zero, for the caller to fill in. Not all of it: it is done for each small put and each answer. */
 static inline void br_transfer_clear(struct br_transfer *t)
 {

@@ -36,8 +36,6 @@
 #include "transport/transport.h"
 
 #define BR_MAX_DEVICES BR_SLOT_DEVICES
-/* What a window is for, where the round trip is short and each rank has a core: ns. */
-#define BR_TARGET_DELAY 1000000u
 
 struct br_worker_config {
     int rank, size;
@@ -48,7 +46,7 @@ struct br_worker_config {
     uint32_t slice_bytes;     /* the same on all ranks */
     uint64_t peer_timeout;    /* ns of silence */
     uint64_t starvation;      /* ns */
-    uint64_t target_delay;    /* ns; see doc/design/rails.md, section 1; 0: BR_TARGET_DELAY */
+    uint64_t target_delay;    /* ns; see doc/design/rails.md, section 1; 0: 1 ms */
     uint64_t connect_timeout; /* ns for one attempt: connect and handshake */
     /* ns; several threads may sleep, none for longer, so br_worker_next_timer() says no later time;
      * 0: one thread, that sleeps until the next timer */
@@ -91,6 +89,7 @@ struct br_rail_config {
     int device;                /* index of our device */
     struct br_address address; /* of the peer's device */
     int level;                 /* for error messages: of the network that both devices are on */
+    uint64_t turn;             /* ns; after which the peer has had a core; 0: it has its own */
 };
 
 /* Pools that grow have room for so many times max_transfers at most. */

@@ -48,7 +48,7 @@ struct record {
     uint32_t on_demand;          /* 1: links are made when first needed */
     uint32_t gpu_local_possible; /* 1: it could (gpu/gpu_local.h, note 7) */
     uint32_t gpus;               /* 1: it has a driver of GPUs */
-    uint32_t crowded;            /* 1: there are fewer cores than ranks */
+    uint32_t turn_us;            /* br_settings.turn_us of its host */
     struct br_address net[BR_MAX_DEVICES];
 };
 
@@ -114,7 +114,6 @@ static int open_net(struct br_context *context, struct local *local,
     int threads = br_settings_threads(&context->settings, devices->n), rc = 0;
 
     worker->config.thread_spin = context->settings.own_cores > threads ? THREAD_SPIN : 0;
-    worker->config.target_delay = context->settings.target_delay;
     if (devices->n >= BR_MAX_DEVICES)
         return br_error(E2BIG,
                         "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",
@@ -184,7 +183,8 @@ static int bootstrap_set_peer(struct br_context *context, struct local *local, i
     for (uint32_t i = 0; i < n; i++)
         rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
                                            .address = peer->net[i % peer->n_net],
-                                           .level = (int)i};
+                                           .level = (int)i,
+                                           .turn = peer->turn_us * BR_US};
     return br_worker_set_peer(context->worker, rank, rails, (int)n);
 }
 
@@ -202,7 +202,8 @@ static int set_cube_peer(struct br_context *context, const struct local *local, 
     return br_worker_set_peer(context->worker, rank,
                               &(struct br_rail_config){.device = local->net[level],
                                                        .address = peer->net[level],
-                                                       .level = level},
+                                                       .level = level,
+                                                       .turn = peer->turn_us * BR_US},
                               1);
 }
 
@@ -393,7 +394,7 @@ int br_bootstrap_join(struct br_context *context)
     local.record.gpu_local_possible = context->gpu->may_share(context);
     local.record.gpus = br_gpu_found();
     rc = bootstrap_exchange(context, &local, until);
-    local.record.crowded = context->settings.oversubscribed;
+    local.record.turn_us = context->settings.turn_us;
     if (!rc)
         rc = br_store_gather(context->store, "addresses", &local.record, sizeof local.record, all,
                              until);
@@ -401,8 +402,10 @@ int br_bootstrap_join(struct br_context *context)
     for (int r = 0; r < context->size && !rc; r++) {
         context->gpu_local_possible &= all[r].gpu_local_possible != 0;
         context->gpus |= all[r].gpus != 0;
-        context->crowded |= all[r].crowded != 0;
-        if (r != context->rank)
+        context->crowded |= all[r].turn_us != 0;
+        if (all[r].turn_us > BR_TURN_MOST)
+            rc = br_error(EPROTO, "the record of rank %d makes no sense", r);
+        if (!rc && r != context->rank)
             rc = context->settings.cube.n ? set_cube_peer(context, &local, r, &all[r])
                                           : bootstrap_set_peer(context, &local, r, &all[r]);
     }

@@ -36,8 +36,7 @@
 #define LONGEST_SPIN  (1 * BR_MS)
 #define SHARED_SPIN   (200 * BR_US) /* at least, where ranks share cores */
 #define LINK_IDLE     60            /* s */
-/* A window is measured over four times as long, and so within a period of 100 ms (rail.c). */
-#define LONGEST_TARGET (25 * BR_MS)
+#define TURN          1000          /* us; of a rank on a core that others want, too */
 
 /* Reads a duration: `given_ms`, or if that is 0 the variable, in units of `unit` ns. */
 static int comm_settings_duration(int given_ms, const char *name, int64_t least, int64_t most,
@@ -134,12 +133,10 @@ void br_settings_apply_local(struct br_settings *s)
 
     /* Of the whole machine: a launcher may have bound each rank to its own share. */
     s->oversubscribed = ranks > cores;
-    /* A rank answers only while it has a core, so a window must last for a turn of each other. */
-    s->target_delay = BR_TARGET_DELAY;
+    s->turn_us = 0;
     if (s->oversubscribed)
-        s->target_delay = s->target_delay * (uint64_t)ranks / (uint64_t)cores;
-    if (s->target_delay > LONGEST_TARGET)
-        s->target_delay = LONGEST_TARGET;
+        s->turn_us =
+            TURN * ranks / cores < BR_TURN_MOST ? (uint32_t)(TURN * ranks / cores) : BR_TURN_MOST;
     s->one_machine = ranks == s->environment.size;
     s->cores = s->oversubscribed && s->one_machine ? (uint32_t)cores : 0;
     s->own_cores = (int)(cores / (ranks > 0 ? ranks : 1));

@@ -26,6 +26,10 @@ enum br_gpu_reduce { BR_GPU_REDUCE_AUTO, BR_GPU_REDUCE_CPU, BR_GPU_REDUCE_GPU };
  * words. AUTO: on demand where there are many ranks. */
 enum br_links { BR_LINKS_AUTO, BR_LINKS_START, BR_LINKS_DEMAND };
 
+/* us; of br_settings.turn_us. A window is measured over four times as long, and that within 100 ms
+ * (protocol/rail.c). */
+#define BR_TURN_MOST 25000
+
 struct br_settings {
     struct br_environment environment;
     struct br_secret secret;
@@ -67,7 +71,7 @@ struct br_settings {
     uint32_t cores;        /* that all ranks of the job share, being more; 0: it is not so */
     int own_cores;         /* this rank's part of the machine's cores that it may use; 0: less */
     bool oversubscribed;   /* more ranks than cores on this host: yield instead of spinning */
-    uint64_t target_delay; /* ns; of br_worker_config: longer where ranks share cores */
+    uint32_t turn_us;      /* after which a rank of this host has had a core; 0: each has one */
     /* of threads that wait in a call, where ranks share cores; under the context's lock */
     struct br_cpu_affinity cpu_affinity;
     struct br_contention contention;
@@ -85,8 +89,7 @@ struct br_settings {
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
 
 /* Sets what depends on the ranks of this host (environment.local_size and local_rank): spin,
- * one_machine, cores, own_cores, oversubscribed, target_delay, cpu_affinity, contention,
- * cache_bytes.
+ * one_machine, cores, own_cores, oversubscribed, turn_us, cpu_affinity, contention, cache_bytes.
  * br_settings_read() has done so by what the launcher says; again when the store has said more. */
 void br_settings_apply_local(struct br_settings *settings);
 

@@ -115,6 +115,21 @@ static void shared__a_byte_stream_keeps_a_quarter_of_the_target(void **state)
                     br_rail_shared_window(RATE, RTT) * 11 / 10);
 }
 
+static void shared__turns_do_not_count(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, false);
+    b.rail.turn = 2 * BR_MS;
+    br_rail_reset(&b.rail, b.now);
+    drive(&b, 400 * BR_MS);
+    assert_int_equal(b.rail.window, BR_WINDOW_MOST); /* 10 MB by its turns */
+    br_peer_set_shared(&b.peer, true);
+    drive(&b, 400 * BR_MS);
+    assert_window(&b, BR_MS / 4);
+}
+
 static void shared_window__stays_within_its_bounds(void **state)
 {
     (void)state;
@@ -258,6 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared__two_round_trips_instead_of_the_target),
         cmocka_unit_test(shared__a_byte_stream_keeps_a_quarter_of_the_target),
+        cmocka_unit_test(shared__turns_do_not_count),
         cmocka_unit_test(shared_window__stays_within_its_bounds),
         cmocka_unit_test(shared__nothing_measured_changes_nothing),
         cmocka_unit_test(shared__rails_that_come_up_later),

@@ -125,23 +125,23 @@ static void settings_read__ranks_of_other_emulated_hosts_need_cores_too(void **s
     reads(NULL);
     assert_false(settings.oversubscribed);
     assert_int_equal(settings.spin, BR_MS);
-    assert_int_equal(settings.target_delay, BR_MS);
+    assert_int_equal(settings.turn_us, 0);
     setenv("BRAID_MACHINE_RANKS", "60000", 1);
     reads(NULL);
     assert_true(settings.oversubscribed);
     assert_int_equal(settings.spin, BR_MS);
-    assert_int_equal(settings.target_delay, 25 * BR_MS);
+    assert_int_equal(settings.turn_us, 25000);
     snprintf(ranks, sizeof ranks, "%ld", 2 * sysconf(_SC_NPROCESSORS_ONLN));
     setenv("BRAID_MACHINE_RANKS", ranks, 1);
     reads(NULL);
     assert_true(settings.oversubscribed);
     assert_int_equal(settings.spin, 200 * BR_US);
-    assert_int_equal(settings.target_delay, 2 * BR_MS);
+    assert_int_equal(settings.turn_us, 2000);
     snprintf(ranks, sizeof ranks, "%ld", 6 * sysconf(_SC_NPROCESSORS_ONLN));
     setenv("BRAID_MACHINE_RANKS", ranks, 1);
     reads(NULL);
     assert_int_equal(settings.spin, 300 * BR_US);
-    assert_int_equal(settings.target_delay, 6 * BR_MS);
+    assert_int_equal(settings.turn_us, 6000);
     setenv("BRAID_MACHINE_RANKS", "0", 1);
     refuses(NULL, "BRAID_MACHINE_RANKS");
 }
