@@ -234,6 +234,29 @@ static void put__several_have_one_answer(void **state)
     expect_clean(&x);
 }
 
+/* What the next burst needs comes with the answer: else it would stop in its middle for the buffers
+ * that have not been announced. One put is no burst. */
+static void put__the_answer_to_several_brings_an_ack(void **state)
+{
+    struct wire_frame *frame;
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    put_byte(&x, 0, 0, 0);
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 0), 0);
+    assert_null(wire_take(x.links[0], BR_MESSAGE_ACK));
+    put_byte(&x, 1, 2, 1);
+    put_byte(&x, 2, 6, 2);
+    wired_turn(&x, 0);
+    assert_non_null(wire_take(x.links[0], BR_MESSAGE_PUT_DONE));
+    frame = wire_take(x.links[0], BR_MESSAGE_ACK);
+    assert_non_null(frame);
+    assert_int_equal(frame->message.ack.released, 3);
+    expect_clean(&x);
+}
+
 /* No room for it: it waits, and says of what is carried out meanwhile as well. */
 static void put__answer_waits_for_room(void **state)
 {
@@ -606,6 +629,7 @@ int main(void)
         cmocka_unit_test(put__into_the_region),
         cmocka_unit_test(put__with_its_bytes),
         cmocka_unit_test(put__several_have_one_answer),
+        cmocka_unit_test(put__the_answer_to_several_brings_an_ack),
         cmocka_unit_test(put__answer_waits_for_room),
         cmocka_unit_test(put_done__ends_its_puts),
         cmocka_unit_test(put_done__of_what_is_no_put),
