@@ -154,7 +154,7 @@ numbers("32", "datagram.", {
 field("uint32", "datagram.slot", "Slot", base.HEX)
 field("uint8", "datagram.frame_kind", "Kind of the frame", base.DEC, frame_kind)
 field("bool", "datagram.header_only", "Checksum does not cover the payload", 8, nil, 1)
-field("bool", "datagram.ack_now", "To be acknowledged at once", 8, nil, 2)
+field("bool", "datagram.asks", "Asks for ACK", 8, nil, 2)
 field("framenum", "datagram.first", "This part was first sent in", base.NONE)
 field("uint64", "ack.top", "Largest number arrived", base.DEC)
 field("uint64", "ack.latest", "Number that arrived last", base.DEC)
@@ -677,7 +677,7 @@ local function add_part(tvb, pinfo, tree)
     add(tree, tvb, {{"datagram.number", 16, 8}, {"datagram.frame", 24, 4}, {"datagram.order", 28, 4},
         {"datagram.slot", 32, 4}, {"datagram.offset", 36, 4}, {"datagram.length", 40, 4}, {"datagram.part", 44, 1},
         {"datagram.frame_kind", 45, 1}, {"datagram.path", 46, 1}, {"datagram.header_only", 47, 1},
-        {"datagram.ack_now", 47, 1}})
+        {"datagram.asks", 47, 1}})
     if not pinfo.visited and not seen[key] then
         seen[key] = {number = tostring(number) .. "/" .. path, at = pinfo.number}
     end

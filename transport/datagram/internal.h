@@ -44,9 +44,11 @@ struct br_dgram_path {
     uint64_t next;              /* The number of the next packet; the first is 1. */
     uint64_t floor;             /* No packet with a lower number is FLYING or LOST. */
     uint32_t in_flight;         /* Packets that are FLYING. */
-    uint32_t unasked;           /* Packets sent since the last one with BR_DGRAM_ACK_NOW. */
-    uint64_t asked;             /* The number of that one; 0 for none. */
-    uint64_t newest_acked;      /* The largest number that was acknowledged; 0 for none. */
+    uint64_t asked;             /* The number of the last packet that asks; 0 for none. */
+    /* The receiver may take its time to acknowledge the packet that was sent last: it does not ask,
+     * and it does not end a message. */
+    bool unasked;
+    uint64_t newest_acked; /* The largest number that was acknowledged; 0 for none. */
     /* When the packet newest_acked was sent, and when its acknowledgement came. */
     uint64_t newest_sent, newest_heard;
     uint64_t reorder;     /* How much later than in order a packet may arrive (note 4). */

@@ -35,7 +35,7 @@ static bool data_sensible(const struct br_dgram_data *data, size_t content)
         return false;
     return data->length <= BR_DGRAM_MAX_FRAME && data->part < BR_DGRAM_PARTS &&
            data->path < BR_DGRAM_PATHS && data->number && content && content <= all &&
-           !(data->flags & ~(BR_DGRAM_HEADER_ONLY | BR_DGRAM_ACK_NOW)) &&
+           !(data->flags & ~(BR_DGRAM_HEADER_ONLY | BR_DGRAM_ASKS)) &&
            !(data->part == 0 && content < BR_FRAME_INLINE);
 }
 

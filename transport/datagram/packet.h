@@ -62,7 +62,7 @@ static_assert(sizeof(struct br_dgram_open) == 32, "set-up packet");
 
 /* In br_dgram_data.flags. */
 #define BR_DGRAM_HEADER_ONLY 1u /* The checksum does not cover the payload. */
-#define BR_DGRAM_ACK_NOW     2u /* The receiver acknowledges at once; note 6. */
+#define BR_DGRAM_ASKS        2u /* Asks for an ACK at once; note 6. */
 
 /* DATA and PING. */
 struct br_dgram_data {
@@ -78,7 +78,7 @@ struct br_dgram_data {
     uint8_t part;       /* Which part of the frame this is, from 0. */
     uint8_t frame_kind; /* enum br_frame_kind; 0 in PING. */
     uint8_t path;       /* Which of the sender's source ports it was sent from. */
-    uint8_t flags;      /* BR_DGRAM_HEADER_ONLY, BR_DGRAM_ACK_NOW. */
+    uint8_t flags;      /* BR_DGRAM_HEADER_ONLY, BR_DGRAM_ASKS. */
 };
 static_assert(sizeof(struct br_dgram_data) == 48, "data packet header");
 

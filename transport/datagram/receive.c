@@ -8,7 +8,7 @@
 #include "transport/datagram/internal.h"
 
 /* For how long an acknowledgement waits: for the answer to a message, and for a packet that asks
- * for it (packet.h note 6). */
+ * (packet.h note 6). */
 #define ACK_DELAY (25 * BR_US)
 #define ASK_DELAY (500 * BR_US)
 #define ACK_EVERY 64u /* packets, at most, that share one */
@@ -252,7 +252,7 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
         if (!frame->whole || frame->kind == BR_FRAME_DATA)
             delay = ASK_DELAY;
     }
-    if (view->kind == BR_DGRAM_PING || data->flags & BR_DGRAM_ACK_NOW)
+    if (view->kind == BR_DGRAM_PING || data->flags & BR_DGRAM_ASKS)
         delay = 0;
     if (link->state == BR_DGRAM_UP)
         datagram_receive_acknowledge(link, data, delay, now);

@@ -132,7 +132,7 @@ static void datagram_send_note(struct br_dgram_link *link, struct br_dgram_path 
         path->silent_since = now;
     path->quiet_since = now;
     path->probe = false;
-    if (part != BR_DGRAM_NO_PART) /* a PING asks for no turn, and takes nobody's */
+    if (part != BR_DGRAM_NO_PART) /* a PING waits for no turn, and takes nobody's */
         br_dgram_congestion_left(&path->congestion, now);
     if (!link->answer_due)
         link->received_at = now;
@@ -158,18 +158,41 @@ static void datagram_send_head(struct br_dgram_link *link, const struct br_dgram
     out->region = NULL;
 }
 
-/* Should the packet that leaves now be acknowledged at once (packet.h note 6)? last: nothing of a
- * DATA frame is left to send. */
+/* The packet that leaves now asks for an acknowledgement. */
+static void datagram_send_asked(struct br_dgram_path *path)
+{
+    path->asked = path->next;
+    path->unasked = false;
+}
+
+/* Does the packet that leaves now ask for an acknowledgement (packet.h note 6)? last: no other one
+ * can leave. */
 static bool datagram_send_asks(const struct br_dgram_link *link, const struct br_dgram_path *path,
                                bool last)
 {
     const struct br_dgram_congestion *pace = &path->congestion;
-    uint32_t packets = path->unasked + 1;
+    uint32_t packets = (uint32_t)(path->next - path->asked);
 
-    return last || path->probe || packets * link->packet_bytes >= ASK_EVERY ||
+    return (last && path->unasked) || path->probe || packets * link->packet_bytes >= ASK_EVERY ||
            3 * packets >= pace->window ||
-           (path->newest_acked >= path->asked && /* no other one is under way */
+           (path->newest_acked >= path->asked && /* no packet that asks is under way */
             !br_dgram_congestion_available(pace, path->in_flight + 1));
+}
+
+/* No other packet can leave: the paths whose last one has left and did not ask do so by PING.
+ * Returns whether there are any. */
+static bool datagram_send_ask_elsewhere(struct br_dgram_link *link)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < link->config.paths; i++) {
+        struct br_dgram_path *path = &link->paths[i];
+
+        if (!path->unasked || !path->in_flight || !datagram_send_usable(link, path))
+            continue;
+        path->ping = any = true;
+    }
+    return any;
 }
 
 static void datagram_send_fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *frame,
@@ -231,6 +254,7 @@ static bool datagram_send_ping(struct br_dgram_link *link, uint64_t now,
             continue;
         path->ping = false;
         datagram_send_head(link, path, BR_DGRAM_PING, out);
+        datagram_send_asked(path);
         br_dgram_seal(out->head, out->head_bytes, NULL, 0);
         datagram_send_note(link, path, 0, BR_DGRAM_NO_PART, now);
         return true;
@@ -243,6 +267,7 @@ bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     struct br_dgram_tx_frame *frame = datagram_send_choose(link);
     struct br_dgram_path *path;
     uint8_t part;
+    bool last;
 
     if (datagram_send_ping(link, now, out))
         return true;
@@ -252,20 +277,18 @@ bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     datagram_send_revive(link, false, now);
     link->stats.resent_packets += frame->lost != 0;
     part = take_part(frame);
+    last = !datagram_send_choose(link);
     datagram_send_head(link, path, BR_DGRAM_DATA, out);
     datagram_send_fill(link, frame, part, out);
-    out->last = br_list_empty(&link->again) && br_list_empty(&link->messages) &&
-                br_list_empty(&link->data_frames);
-    if (datagram_send_asks(link, path, out->last && frame->kind == BR_FRAME_DATA)) {
-        ((struct br_dgram_data *)out->head)->flags |= BR_DGRAM_ACK_NOW;
-        path->asked = path->next;
-        path->unasked = 0;
-    } else {
-        path->unasked++;
+    path->unasked = frame->kind == BR_FRAME_DATA || part + 1 < frame->parts;
+    if (datagram_send_asks(link, path, last)) {
+        ((struct br_dgram_data *)out->head)->flags |= BR_DGRAM_ASKS;
+        datagram_send_asked(path);
     }
     br_dgram_seal(out->head, out->head_bytes, out->payload, out->payload_bytes);
     datagram_send_note(link, path, frame->number, part, now);
     if (frame->kind == BR_FRAME_MESSAGE)
         link->ping_at = now + PING_EVERY;
+    out->last = last && !datagram_send_ask_elsewhere(link);
     return true;
 }

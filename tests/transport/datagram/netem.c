@@ -110,6 +110,20 @@ static bool pass(struct netem_net *net, int index, uint32_t bytes, uint64_t *out
     return true;
 }
 
+/* Is it one that asks for an acknowledgement, and to be lost for that? */
+static bool lose_asking(struct netem_net *net, const struct br_dgram_packet *packet)
+{
+    struct br_dgram_data data;
+
+    memcpy(&data, packet->head, sizeof data);
+    if (!net->impairments.lose_asking ||
+        (data.header.kind != BR_DGRAM_PING &&
+         (data.header.kind != BR_DGRAM_DATA || !(data.flags & BR_DGRAM_ASKS))))
+        return false;
+    net->impairments.lose_asking--;
+    return true;
+}
+
 static void fly(struct netem_net *net, unsigned from, const struct br_dgram_packet *packet)
 {
     struct netem_end *end = &net->ends[from];
@@ -128,7 +142,7 @@ static void fly(struct netem_net *net, unsigned from, const struct br_dgram_pack
         flight.damaged = true;
     }
     if ((w->mtu && flight.bytes > w->mtu) || chance(net, w->loss) ||
-        packet->path + 1u == w->dead_path ||
+        packet->path + 1u == w->dead_path || lose_asking(net, packet) ||
         (net->now >= w->black_from && net->now < w->black_until) ||
         !pass(net, end->port, flight.bytes, &flight.time, &flight.marked)) {
         free(flight.data);

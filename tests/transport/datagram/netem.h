@@ -23,6 +23,7 @@ struct weather {
     uint64_t black_from, black_until; /* nothing passes */
     uint32_t mtu;                     /* longer datagrams vanish; 0: none do */
     unsigned dead_path;               /* 1 + a path on which nothing passes; 0: none */
+    unsigned lose_asking;             /* so many of the next packets that ask for an ACK vanish */
 };
 
 /* An output of a switch. */

@@ -250,7 +250,7 @@ static void parse__data_that_makes_no_sense(void **state)
     assert_int_equal(parse_data(bad, 88), -EBADMSG);
     bad = good, bad.number = 0;
     assert_int_equal(parse_data(bad, 88), -EBADMSG);
-    bad = good, bad.flags = BR_DGRAM_ACK_NOW;
+    bad = good, bad.flags = BR_DGRAM_ASKS;
     assert_int_equal(parse_data(bad, 88), 0);
     bad = good, bad.flags = 4;
     assert_int_equal(parse_data(bad, 88), -EBADMSG);
