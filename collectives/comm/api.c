@@ -172,21 +172,27 @@ bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
     return !out && !(options && options->done);
 }
 
-/* Submits, and waits for as long as options.wait_ms says: *out is NULL if it has ended by then. */
+/* The call has waited for as long as options.wait_ms says for an operation with this handle, which
+ * has no `done` yet. ended: whether it has ended by then; then *out is NULL. */
+static int api_leave(struct br_operation *op, struct braid_op *handle, bool ended,
+                     void (*done)(void *context, int result), struct braid_op **out)
+{
+    if (!ended) {
+        *out = handle; /* before: `done` may be called by another thread at once */
+        if (!done || br_completion_ask(op, done))
+            return 0;
+    }
+    *out = NULL;
+    return braid_wait(handle, -1);
+}
+
 static int api_submit_and_wait(struct br_operation *op, struct braid_op **out)
 {
     struct braid_op *handle = br_operation_handle(op);
     void (*done)(void *context, int result) = op->done;
 
     op->done = NULL; /* of an end within the call the result tells */
-    *out = NULL;
-    if (!br_progress_run(op, (uintptr_t)handle, op->wait)) {
-        *out = handle; /* before: `done` may be called by another thread at once */
-        if (!done || br_completion_ask(op, done))
-            return 0;
-        *out = NULL;
-    }
-    return braid_wait(handle, -1);
+    return api_leave(op, handle, br_progress_run(op, (uintptr_t)handle, op->wait), done, out);
 }
 
 int br_api_submit(struct br_operation *op, struct braid_op **out)
@@ -235,22 +241,33 @@ struct api_short_call {
     const struct br_api_even *call;
     const struct call_bytes *bytes;
     const struct braid_options *options;
-    struct braid_op **out;
+    struct braid_op *handle; /* of going_on.op */
 };
 
 static struct br_operation *api_go_on(struct br_going_on *going_on)
 {
-    const struct api_short_call *short_call =
-        br_container_of(going_on, struct api_short_call, going_on);
+    struct api_short_call *short_call = br_container_of(going_on, struct api_short_call, going_on);
     struct br_operation *op = br_comm_get_operation(short_call->comm);
 
     if (op) {
         (void)api_fill(short_call->comm, "", short_call->call, short_call->bytes,
                        short_call->options, op); /* it has found no GPU before */
-        /* before anybody else sees it: `done` may be called by another thread at once */
-        *short_call->out = br_operation_handle(op);
+        short_call->handle = br_operation_handle(op);
     }
     return op;
+}
+
+/* An operation has left the short way: waits for what is left. Apart, as it may come to a
+ * cancellation point (base/process.h, note 5). */
+__attribute__((noinline)) static int api_wait_on(const struct api_short_call *short_call,
+                                                 struct braid_op **out)
+{
+    BR_DISABLE_CANCELLATION;
+    struct br_operation *op = short_call->going_on.op;
+    struct br_context *context = short_call->comm->context;
+    bool ended = op->wait && br_progress_wait(context, short_call->handle, op->wait);
+
+    return api_leave(op, short_call->handle, ended, short_call->options->done, out);
 }
 
 /* The short way for small collectives of one host whose caller waits for a while; the operation is
@@ -259,14 +276,14 @@ static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
                          const struct call_bytes *bytes, const struct braid_options *options,
                          struct braid_op **out, int *rc)
 {
-    struct api_short_call short_call = {{.make = api_go_on}, comm, c, bytes, options, out};
+    struct api_short_call short_call = {{.make = api_go_on}, comm, c, bytes, options, NULL};
     struct br_operation op;
 
     br_operation_init(&op, comm, comm->group);
     *rc = api_fill(comm, "", c, bytes, options, &op);
     if (*rc || br_operation_is_staged(&op) || !br_progress_shm(comm, &op, &short_call.going_on))
         return false;
-    *rc = br_operation_result(&op);
+    *rc = short_call.going_on.op ? api_wait_on(&short_call, out) : br_operation_result(&op);
     return true;
 }
 

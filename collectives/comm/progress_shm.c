@@ -3,6 +3,7 @@
  * (doc/design/progress.md). */
 #include "collectives/comm/progress_shm.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -33,31 +34,55 @@
 #define YIELDS       256
 #define TIMED_YIELDS 4 /* one of so many is timed; a look at the clock costs a tenth of a yield */
 
-/* op leaves the short way and goes on in the queue. */
-static void progress_queue(struct braid_comm *comm, struct br_operation *op)
+/* How looking at the shared segment ends for its caller. */
+enum ending {
+    COMPLETE,
+    LEAVES, /* the short way: the operation goes on in the queue */
+    FAILED, /* the worker has failed, or the ranks disagree, as br_error_message() says */
+};
+
+/* From now on op is outstanding, has a deadline and uses its memory. */
+static void progress_count(struct braid_comm *comm, struct br_operation *op, uint64_t now)
 {
-    op->shm_role = BR_SHM_ROLE_COLLECTIVE;
-    br_comm_use_memory(comm, op);
+    op->deadline = now + op->timeout;
     atomic_fetch_add(&comm->outstanding, 1);
-    atomic_store(&op->state, BR_OPERATION_SUBMITTED);
-    br_shm_executor_go_on(comm->shm, op);
+    br_comm_use_memory(comm, op);
 }
 
-/* The caller does not wait any longer: an operation of the pool takes the place of op. */
-static bool progress_goes_on(struct braid_comm *comm, struct br_operation *op,
-                             struct br_going_on *going_on)
+/* An operation of the pool is to take the place of op, whose caller has waited for so long. Until
+ * the caller leaves it nobody else is told of its end. false: there is none. */
+static bool progress_replace(const struct br_operation *op, struct br_going_on *going_on,
+                             uint64_t waited)
 {
-    struct br_operation *next = going_on->make(going_on);
+    struct br_operation *next = going_on ? going_on->make(going_on) : NULL;
 
     if (!next)
         return false;
-    next->sequence = op->sequence;
-    next->order = op->order;
-    next->deadline = op->deadline;
-    next->shm_round = op->shm_round;
-    progress_queue(comm, next);
+    next->done = NULL;
+    next->wait = waited < op->wait ? op->wait - waited : 0;
     going_on->op = next;
     return true;
+}
+
+/* op, which is outstanding, goes on in the queue: itself, as its caller waits for it there, or
+ * `next`, which is the same call. */
+static void progress_queue(struct braid_comm *comm, struct br_operation *op,
+                           struct br_operation *next)
+{
+    if (next) {
+        next->sequence = op->sequence;
+        next->order = op->order;
+        next->deadline = op->deadline;
+        next->shm_round = op->shm_round;
+        next->send_region = op->send_region;
+        next->recv_region = op->recv_region;
+    } else {
+        next = op;
+        next->done = NULL; /* the call returns the result */
+    }
+    next->shm_role = BR_SHM_ROLE_COLLECTIVE;
+    atomic_store(&next->state, BR_OPERATION_SUBMITTED);
+    br_shm_executor_go_on(comm->shm, next);
 }
 
 /* Under the lock, by a caller that looks at a shared segment. */
@@ -72,23 +97,30 @@ static void yield_in_round(struct br_context *context)
         br_progress_yielded(context, began, br_clock_now());
 }
 
-/* Asks the shared segment until op is complete, or goes on in the pool, or has been overtaken and
- * is in the queue; now and then everything else is served, and deadlines are looked at. looks: how
- * many were made before, in vain. */
-static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on,
-                     uint32_t looks)
+/* Asks the shared segment until op is complete, has been overtaken, or its caller does not wait any
+ * longer; now and then everything else is served, and deadlines are looked at. looks: how many were
+ * made before, in vain. */
+static enum ending check_shm(struct braid_comm *comm, struct br_operation *op,
+                             struct br_going_on *going_on, uint32_t looks)
 {
     struct br_context *context = comm->context;
     bool yield = context->settings.oversubscribed;
     /* set at the first look: a clock costs as much as the rest of an operation */
     uint64_t started = 0;
+    enum ending ending = FAILED;
     int rc;
 
     while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
         uint64_t now;
 
-        if (br_shm_executor_is_overtaken(comm->shm))
+        if (br_shm_executor_is_overtaken(comm->shm)) {
+            now = br_clock_now();
+            if (!started)
+                progress_count(comm, op, now);
+            progress_replace(op, going_on, started ? now - started : 0);
+            ending = LEAVES;
             break;
+        }
         if (yield && !comm->shm->reads)
             yield_in_round(context);
         if (!comm->shm->reads && ++looks % (yield ? LOOK / 16 : LOOK) &&
@@ -97,10 +129,8 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
         now = br_clock_now();
         if (!started) {
             started = now;
-            op->deadline = now + op->timeout;
-            atomic_fetch_add(&comm->outstanding, 1);
+            progress_count(comm, op, now);
             atomic_fetch_add(&context->callers, 1);
-            br_comm_use_memory(comm, op);
             /* not before: most operations end without a look at the devices */
             br_progress_disarm(context);
         }
@@ -117,24 +147,22 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
             br_progress_yield(context, 0);
         }
         if (going_on && now - started > op->wait && !context->worker->failed &&
-            progress_goes_on(comm, op, going_on)) {
-            rc = 1;
+            progress_replace(op, going_on, now - started)) {
+            ending = LEAVES;
             break;
         }
     }
-    if (started) {
-        br_comm_unuse_memory(comm, op);
+    if (rc > 0)
+        ending = COMPLETE;
+    if (started)
         br_progress_caller_leaves(context);
+    if (ending == LEAVES) {
+        progress_queue(comm, op, going_on ? going_on->op : NULL);
+    } else if (started) {
+        br_comm_unuse_memory(comm, op);
         atomic_fetch_sub(&comm->outstanding, 1);
     }
-    if (!rc && br_shm_executor_is_overtaken(comm->shm) && !context->worker->failed) {
-        if (!started)
-            op->deadline = br_clock_now() + op->timeout;
-        if (!going_on || !progress_goes_on(comm, op, going_on))
-            progress_queue(comm, op);
-        rc = 1;
-    }
-    return rc;
+    return ending;
 }
 
 /* What most operations end without: goes on after so many looks, of which the last one returned rc.
@@ -146,12 +174,10 @@ __attribute__((noinline)) static void go_on_shm(struct braid_comm *comm, struct 
     BR_DISABLE_CANCELLATION;
     struct br_worker *w = comm->context->worker;
 
-    if (!rc)
-        rc = check_shm(comm, op, going_on, looks);
-    if (rc > 0)
+    if (!rc && check_shm(comm, op, going_on, looks) != FAILED)
         return;
-    if (rc < 0)
-        br_worker_fail(w, -rc, br_error_message());
+    if (!w->failed)
+        br_worker_fail(w, EPROTO, br_error_message());
     br_shm_executor_give_up(comm->shm);
     op->status = w->failed;
     snprintf(op->message, sizeof op->message, "%s", w->message);

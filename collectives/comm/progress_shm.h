@@ -13,7 +13,10 @@ struct br_going_on {
     /* under the lock: an operation of the pool that is the same call; NULL: there is none, so wait
      * on */
     struct br_operation *(*make)(struct br_going_on *going_on);
-    struct br_operation *op; /* made, and under way; NULL: the operation has ended */
+    /* made, and under way; NULL: the operation has ended. Its `wait` is what is left of the
+     * caller's, and it has no `done` yet: the caller asks for that when it does not wait any
+     * longer (br_completion_ask()) */
+    struct br_operation *op;
 };
 
 /* Runs a small collective of one host in the calling thread (executor.h). Returns false when that
