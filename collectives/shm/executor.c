@@ -406,7 +406,7 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
     shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_copied_bytes;
     if (context->crowded) {
         if (shm->n >= BR_SHM_MANY) {
-            shm->max_bytes = BR_SHM_SPLIT_BYTES;
+            shm->max_bytes = BR_SHM_ALLREDUCE_BYTES;
             shm->max_copied_bytes = BR_SHM_ROUNDS_BYTES;
         }
         shm->max_exchange_bytes =

@@ -36,11 +36,12 @@
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
 /* Where ranks share cores, up to how many bytes all collectives but reduces go here in chunks, with
  * BR_SHM_MANY ranks and more; all-reduces, which are split then and let more urgent operations
- * pass; and alltoalls and scatters, which are read directly. Whatever else the ranks call waits for
- * their end, so what is longer goes to the engine. */
-#define BR_SHM_ROUNDS_BYTES (8u << 20)
-#define BR_SHM_SPLIT_BYTES  (16u << 20)
-#define BR_SHM_DIRECT_BYTES (16u << 20)
+ * pass, as longer ones need a rank's core too often while its program computes (split.h, note 6);
+ * and alltoalls and scatters, which are read directly. Whatever else the ranks call waits for their
+ * end, so what is longer goes to the engine. */
+#define BR_SHM_ROUNDS_BYTES    (8u << 20)
+#define BR_SHM_ALLREDUCE_BYTES (512u << 10)
+#define BR_SHM_DIRECT_BYTES    (16u << 20)
 
 /* How often the segment is looked at while nobody does so all the time. */
 #define BR_SHM_POLL_NS (50 * BR_US)

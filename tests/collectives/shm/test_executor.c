@@ -137,9 +137,9 @@ static void set_limits__by_ranks_and_cores(void **state)
                  {16, false, true, 32, 16, 32, 32},
                  {64, false, true, 32, 8, 32, 32},
                  {3, true, true, 128, 128, 16384, 128},
-                 {4, true, true, 16384, 128, 16384, 8192},
-                 {64, true, true, 16384, 128, 16384, 8192},
-                 {64, true, false, 16384, 128, 256, 8192}};
+                 {4, true, true, 512, 128, 16384, 8192},
+                 {64, true, true, 512, 128, 16384, 8192},
+                 {64, true, false, 512, 128, 256, 8192}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
