@@ -53,7 +53,7 @@ struct br_shm_coll_header {
  * from 1. */
 struct br_shm_agenda {
     uint64_t submitted; /* of the last one that has been submitted to this rank */
-    uint64_t next;      /* of the one that comes next, in the order of its turn: 0 */
+    uint64_t next;      /* of the one that comes next; 0: the order stays as it is */
 };
 
 /* Of one epoch of one rank. */

@@ -115,6 +115,7 @@ void br_shm_executor_give_up(struct br_shm_executor *shm)
 {
     br_shm_direct_withdraw(&shm->direct);
     shm->busy = shm->published = false;
+    shm->next = 0;
 }
 
 /* The queue has one more whose deadline is looked at. */
@@ -179,7 +180,9 @@ static int executor_step(struct br_shm_executor *shm, struct br_operation *op, u
     /* After a failure br_shm_executor_fail() ends them all: none may get to the head and begin. */
     if (op->shm_role != BR_SHM_ROLE_COLLECTIVE)
         return shm->context->worker->failed ? 0 : shm->guest->ops->step(shm->guest, now);
-    if (!br_staging_shm_ready(op)) /* and nobody overtakes it: rounds are taken in this order */
+    /* Nobody overtakes it meanwhile: with GPUs no all-reduce lets others pass, as none here is
+     * larger than a round (br_shm_executor_set_limits()). */
+    if (!br_staging_shm_ready(op))
         return 0;
     if (!shm->published && !(shm->published = br_shm_round_begin(shm, op)))
         return 0;
@@ -288,7 +291,9 @@ const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
     if (first && first->shm_role != BR_SHM_ROLE_COLLECTIVE &&
         shm->guest->ops->waits_for(shm->guest, op, text, bytes))
         return text;
-    if (first && br_staging_shm_gpu(first))
+    if (first && first != op && first->order > op->order)
+        snprintf(text, bytes, "more urgent operations");
+    else if (first && br_staging_shm_gpu(first))
         snprintf(text, bytes, "copies of GPU %d", br_staging_shm_gpu(first) - 1);
     else if (rank >= 0)
         snprintf(text, bytes, "%s (level 0, device shm0)",
@@ -489,6 +494,9 @@ static int shm_step(struct br_executor *executor, uint64_t now)
     return n < 0 ? 1 : n;
 }
 
+/* The engine asks because of what it may get from here, which is a guest's. In a job with guests,
+ * of GPUs, nothing overtakes (executor_step()), so the head is the oldest. Elsewhere the head may
+ * be younger than what it has overtaken, but none of them gets to the engine. */
 static uint64_t shm_oldest(const struct br_executor *executor)
 {
     const struct br_operation *first = executor_head(shm_of(executor));

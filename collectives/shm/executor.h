@@ -7,10 +7,11 @@
  * (split.h); where each byte is read by one rank, ranks read each other's memory (direct.h).
  *
  * Whether an operation goes here follows from its arguments alone, so all ranks agree. Operations
- * take their rounds in the order of submission, but for those that overtake an all-reduce between
- * two of its chunks (round.h). Ranks that call different operations notice by a
- * digest that is published with the data. A blocking call with nothing before it takes a short way
- * (br_shm_executor_begin()): no operation of the pool, no queue, only the round.
+ * take their rounds in the order of submission, but between two chunks of an all-reduce more urgent
+ * ones may overtake it and what waits behind it, in the order that rank 0 chooses (round.h). Ranks
+ * that call different operations notice by a digest that is published with the data. A blocking
+ * call with nothing before it takes a short way (br_shm_executor_begin()): no operation of the
+ * pool, no queue, only the round.
  */
 #ifndef BR_COLLECTIVES_SHM_EXECUTOR_H
 #define BR_COLLECTIVES_SHM_EXECUTOR_H
@@ -77,10 +78,15 @@ struct br_shm_executor {
     bool busy; /* an operation on the short way has the turn; the queue waits */
     /* the operation that has the turn, which is that one or the head of `queue`, has published */
     bool published;
-    /* operations, by submission: small collectives, and those of `guest` */
+    /* operations in the order of their turns, on all ranks the same: by submission, but for those
+     * that have been brought forward (`next`). Small collectives, and those of `guest` */
     struct br_list queue;
-    uint64_t submitted;     /* 1 + the number of the last one of this group */
-    uint64_t next;          /* 1 + that of the one that is to be the head; 0: the head stays */
+    uint64_t submitted; /* 1 + the number of the last one of this group */
+    uint64_t next;      /* 1 + that of the one that is to be the head; 0: the head stays */
+    /* Rank 0, which chooses that one: by its order of submission the oldest operation, and how many
+     * turns others have had before it. */
+    uint64_t oldest;
+    uint32_t passed_over;
     uint64_t next_deadline; /* no later than that of any in the queue */
     uint64_t operations;
     /* What each of the last rounds is of: the operation's number, and its group, which is larger

@@ -244,13 +244,16 @@ bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation
     return true;
 }
 
+/* So many turns others may have before the oldest operation: then it comes first until it ends. */
+#define PASSED_OVER 8u
+
 /* Rank 0 says which operation comes after this round, as priorities may differ from rank to rank:
- * the most urgent one of those that all ranks had submitted in the round before. 0: the order stays
- * as it is. */
-static uint64_t round_choose(const struct br_shm_executor *shm, const struct br_operation *op)
+ * of those that all ranks had submitted in the round before the most urgent one, or the oldest if
+ * it has been passed over too often, so that nobody starves. 0: the order stays as it is. */
+static uint64_t round_choose(struct br_shm_executor *shm, const struct br_operation *op)
 {
     bool ends = shm->round + 1 == shm->rounds;
-    const struct br_operation *most = ends ? NULL : op;
+    const struct br_operation *most = ends ? NULL : op, *oldest = most;
     uint64_t submitted = UINT64_MAX;
 
     for (uint32_t r = 0; r < shm->n; r++) {
@@ -261,11 +264,24 @@ static uint64_t round_choose(const struct br_shm_executor *shm, const struct br_
     br_list_for_each (node, &shm->queue) {
         const struct br_operation *other = br_container_of(node, struct br_operation, node);
 
-        if (other != op && other->sequence < submitted &&
-            (!most || other->priority > most->priority))
+        if (other == op || other->group != shm->group || other->sequence >= submitted)
+            continue;
+        if (!most || other->priority > most->priority)
             most = other;
+        if (!oldest || other->order < oldest->order)
+            oldest = other;
     }
-    return most && most != op ? most->sequence + 1 : 0;
+    if (!most)
+        return 0;
+    if (shm->oldest != oldest->order) {
+        shm->oldest = oldest->order;
+        shm->passed_over = 0;
+    }
+    if (shm->passed_over == PASSED_OVER)
+        most = oldest;
+    else if (most != op && most != oldest)
+        shm->passed_over++;
+    return most == op ? 0 : most->sequence + 1;
 }
 
 static void round_show_split(struct br_shm_executor *shm, const struct br_operation *op)

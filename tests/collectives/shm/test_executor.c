@@ -536,6 +536,11 @@ static void check_large(const struct br_operation *ops, size_t count)
 
 /* ---- an all-reduce that is overtaken --------------------------------------------------------- */
 
+static struct br_operation *head(int rank)
+{
+    return br_container_of(locals[rank].queue.next, struct br_operation, node);
+}
+
 /* One step of each rank, or on the short way one look. Which operations have ended on a rank goes
  * to its row of `ended`. */
 static void turn_of_all(struct br_operation *first, struct br_operation *ended[N][3],
@@ -544,8 +549,8 @@ static void turn_of_all(struct br_operation *first, struct br_operation *ended[N
     for (int r = 0; r < N; r++) {
         struct br_operation *op;
 
-        if (locals[r].busy)
-            assert_true(br_shm_executor_complete(&locals[r], &first[r]) >= 0);
+        if (locals[r].busy && br_shm_executor_complete(&locals[r], &first[r]))
+            ended[r][n_ended[r]++] = &first[r];
         if (br_shm_executor_is_overtaken(&locals[r]))
             br_shm_executor_go_on(&locals[r], &first[r]);
         assert_true(br_shm_executor_step(&locals[r], 0) >= 0);
@@ -556,12 +561,15 @@ static void turn_of_all(struct br_operation *first, struct br_operation *ended[N
 
 /* Three operations: one that is under way, one that is submitted behind it and one that is more
  * urgent, by the priority of rank 0. The last rank submits it late: until then nobody can begin
- * it. */
-static void check_overtaking(bool short_way, bool in_place, enum br_collective urgent, size_t count)
+ * it. short_way: bit r: rank r takes it with the first. */
+static void check_overtaking(unsigned short_way, bool in_place, enum br_collective urgent,
+                             size_t count)
 {
     struct br_operation first[N], behind[N], ahead[N], *ended[N][3];
     size_t n_ended[N] = {0};
     uint64_t before = locals[0].submitted;
+    bool overtaken = false;
+    char text[120];
 
     make_large(first, BR_ALLREDUCE, in_place, LARGE);
     make_large(behind, BR_ALLREDUCE, in_place, LARGE);
@@ -571,7 +579,10 @@ static void check_overtaking(bool short_way, bool in_place, enum br_collective u
         behind[r].sequence = before + 1;
         ahead[r].sequence = before + 2;
         ahead[r].priority = r ? -r : 1;
-        if (short_way && r)
+        first[r].order = 10;
+        behind[r].order = 12;
+        ahead[r].order = 14;
+        if (short_way >> r & 1)
             assert_true(br_shm_executor_begin(&locals[r], &first[r]));
         else
             br_shm_executor_submit(&locals[r], &first[r]);
@@ -581,10 +592,18 @@ static void check_overtaking(bool short_way, bool in_place, enum br_collective u
     }
     for (int turn = 0; turn < 4; turn++)
         turn_of_all(first, ended, n_ended);
-    assert_ptr_equal(br_container_of(locals[0].queue.next, struct br_operation, node), &first[0]);
+    assert_int_equal(locals[0].busy, short_way & 1);
+    assert_ptr_equal(head(0), short_way & 1 ? &behind[0] : &first[0]);
     br_shm_executor_submit(&locals[N - 1], &ahead[N - 1]);
-    for (int turn = 0; turn < 1000 && n_ended[0] + n_ended[1] + n_ended[2] < 9; turn++)
+    for (int turn = 0; turn < 1000 && n_ended[0] + n_ended[1] + n_ended[2] < 9; turn++) {
         turn_of_all(first, ended, n_ended);
+        if (br_list_empty(&locals[0].queue) || head(0) != &ahead[0])
+            continue;
+        overtaken = true;
+        assert_says(br_shm_executor_name_waited(&locals[0], &first[0], text, sizeof text),
+                    "urgent");
+    }
+    assert_true(overtaken || count < LARGE); /* one round may be over within a turn */
     for (int r = 0; r < N; r++) {
         assert_int_equal(n_ended[r], 3);
         assert_ptr_equal(ended[r][0], &ahead[r]);
@@ -604,10 +623,10 @@ static void step__urgent_overtakes(void **state)
 {
     (void)state;
     for (int in_place = 0; in_place < 2; in_place++) {
-        check_overtaking(false, in_place, BR_ALLREDUCE, 100);   /* of one round */
-        check_overtaking(false, in_place, BR_ALLREDUCE, LARGE); /* could be overtaken as well */
-        check_overtaking(false, in_place, BR_ALLGATHER, LARGE); /* in chunks */
-        check_overtaking(false, in_place, BR_ALLTOALL, LARGE);  /* by direct reads */
+        check_overtaking(0, in_place, BR_ALLREDUCE, 100);   /* of one round */
+        check_overtaking(0, in_place, BR_ALLREDUCE, LARGE); /* could be overtaken as well */
+        check_overtaking(0, in_place, BR_ALLGATHER, LARGE); /* in chunks */
+        check_overtaking(0, in_place, BR_ALLTOALL, LARGE);  /* by direct reads */
     }
 }
 
@@ -615,8 +634,68 @@ static void step__urgent_overtakes(void **state)
 static void complete__overtaken(void **state)
 {
     (void)state;
-    check_overtaking(true, false, BR_ALLREDUCE, 100);
-    check_overtaking(true, true, BR_ALLGATHER, LARGE);
+    for (unsigned short_way = 1; short_way < 1u << N; short_way++) {
+        check_overtaking(short_way, false, BR_ALLREDUCE, 100);
+        check_overtaking(short_way, true, BR_ALLGATHER, LARGE);
+    }
+}
+
+/* One is submitted, and there are always two more that are more urgent and can be overtaken
+ * themselves, `before` of which are submitted before it: it ends all the same, though not soon. */
+static void check_fairness(enum br_collective collective, int before)
+{
+    enum { COUNT = 70000, MOST_ROUNDS = 80 };
+    struct br_operation urgent[2][N], oldest[N], *ended[N][3];
+    uint64_t sequence[N] = {0};
+    size_t n_oldest = 0, n_urgent = 0;
+
+    for (int u = 0; u < 2; u++)
+        make_large(urgent[u], BR_ALLREDUCE, false, COUNT);
+    make_large(oldest, collective, false, LARGE);
+    for (int r = 0; r < N; r++) {
+        struct br_operation *ops[] = {before ? &urgent[1][r] : &oldest[r],
+                                      before ? &oldest[r] : &urgent[1][r], &urgent[0][r]};
+
+        for (int i = 0; i < 3; i++, sequence[r]++) {
+            ops[i]->priority = i != before;
+            ops[i]->sequence = ops[i]->order = sequence[r];
+            br_shm_executor_submit(&locals[r], ops[i]);
+        }
+    }
+    while (n_oldest < N) {
+        size_t n_ended[N] = {0};
+
+        assert_true(locals[0].epoch < MOST_ROUNDS);
+        turn_of_all(NULL, ended, n_ended);
+        for (int r = 0; r < N; r++)
+            for (size_t i = 0; i < n_ended[r]; i++) {
+                n_oldest += ended[r][i] == &oldest[r];
+                if (ended[r][i] == &oldest[r])
+                    continue;
+                n_urgent++;
+                ended[r][i]->shm_round = 0;
+                ended[r][i]->sequence = ended[r][i]->order = sequence[r]++;
+                br_shm_executor_submit(&locals[r], ended[r][i]);
+            }
+    }
+    assert_true(n_urgent > (size_t)4 * N);
+    if (collective == BR_ALLREDUCE)
+        check_large(oldest, LARGE);
+    for (int u = 0; u < 2; u++)
+        free_large(urgent[u]);
+    free_large(oldest);
+}
+
+static void step__oldest_ends_in_the_end(void **state)
+{
+    (void)state;
+    check_fairness(BR_ALLREDUCE, 0);
+}
+
+static void step__barrier_ends_in_the_end(void **state)
+{
+    (void)state;
+    check_fairness(BR_BARRIER, 1);
 }
 
 static void complete__in_chunks(void **state)
@@ -969,6 +1048,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__chunk_waits_for_all, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(step__urgent_overtakes, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__overtaken, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(step__oldest_ends_in_the_end, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(step__barrier_ends_in_the_end, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__gather_chooses, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_in_place, open_segment, close_segment),
