@@ -34,7 +34,7 @@ run() {
         shift
     done
     shift
-    timeout -k 5 60 "${launcher[@]}" "$@" > "$work/out" 2> "$work/err" < /dev/null || rc=$?
+    timeout -k 5 60 "${launcher[@]}" "$@" > "$work/out" 2> "$work/err" < "${input:-/dev/null}" || rc=$?
     case $code in
         !) [[ $rc -ne 0 && $rc -ne 124 ]] || fail "${launcher[*]} $*: code $rc" ;;
         *) [[ $rc -eq $code ]] || fail "${launcher[*]} $*: code $rc, expected $code" ;;
