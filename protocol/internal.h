@@ -55,12 +55,17 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
 #define BR_WINDOW_LEAST (64u << 10)
 #define BR_WINDOW_MOST  (4u << 20)
 #define BR_TARGET_DELAY (1 * BR_MS) /* what a window is for, where the round trip is short */
-/* Twice the least round trip, or the target or the other end's turn if that is longer, ns. */
+/* Twice the least round trip, or the target if that is longer, ns: the most for which a window that
+ * priorities share is. */
+static inline uint64_t br_rail_target(const struct br_rail *rail)
+{
+    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
+}
+
+/* The same, or a turn of the ends if that is longer: what any other window is for. */
 static inline uint64_t br_rail_delay(const struct br_rail *rail)
 {
-    uint64_t delay = rail->target_delay > rail->turn ? rail->target_delay : rail->turn;
-
-    return 2 * rail->min_rtt > delay ? 2 * rail->min_rtt : delay;
+    return br_rail_target(rail) > rail->turn ? br_rail_target(rail) : rail->turn;
 }
 
 /* ---- rail_shared.c: rails with little in flight (doc/design/rails.md, section 7) ------------- */

@@ -125,7 +125,7 @@ uint32_t br_rail_ack_backlog(const struct br_rail *rail)
  * ACKs come. On rails that priorities share, fewer where the path is short. */
 static uint64_t outside_window(const struct br_rail *rail)
 {
-    uint64_t delay = br_rail_delay(rail), come = rail->rx_bytes - rail->ack_rx_bytes,
+    uint64_t delay = br_rail_target(rail), come = rail->rx_bytes - rail->ack_rx_bytes,
              ahead = rail->peer_ack_backlog;
 
     if (rail->device->caps.sent_means_arrived)

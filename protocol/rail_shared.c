@@ -21,12 +21,10 @@ static uint64_t least_delay(uint64_t delay, uint64_t min_rtt, bool stream)
  * must not wait behind a window of so many. */
 static uint64_t shared_delay(const struct br_rail *rail)
 {
-    uint64_t delay = rail->target_delay, least;
+    uint64_t delay = br_rail_target(rail), least;
 
     if (!rail->min_rtt)
         return delay;
-    if (delay < 2 * rail->min_rtt)
-        delay = 2 * rail->min_rtt;
     least = least_delay(delay, rail->min_rtt, !rail->device->caps.sent_means_arrived);
     if (least < rail->shared_delay)
         least = rail->shared_delay;

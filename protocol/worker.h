@@ -89,7 +89,7 @@ struct br_rail_config {
     int device;                /* index of our device */
     struct br_address address; /* of the peer's device */
     int level;                 /* for error messages: of the network that both devices are on */
-    uint64_t turn;             /* ns; after which the peer has had a core; 0: it has its own */
+    uint64_t turn; /* ns; after which both ends have had a core; 0: they have their own */
 };
 
 /* Pools that grow have room for so many times max_transfers at most. */

@@ -265,7 +265,7 @@ __attribute__((noinline)) static int api_wait_on(const struct api_short_call *sh
     BR_DISABLE_CANCELLATION;
     struct br_operation *op = short_call->going_on.op;
     struct br_context *context = short_call->comm->context;
-    bool ended = op->wait && br_progress_wait(context, short_call->handle, op->wait);
+    bool ended = br_progress_wait(context, short_call->handle, op->wait);
 
     return api_leave(op, short_call->handle, ended, short_call->options->done, out);
 }

@@ -149,6 +149,14 @@ static bool use_shm(const struct local *local, const struct record *peer)
     return local->shm >= 0 && peer->shm.bytes && peer->shm.host == local->record.shm.host;
 }
 
+/* ns; an answer waits for the peer's core, and for ours until it is heard */
+static uint64_t longest_turn(const struct local *local, const struct record *peer)
+{
+    uint32_t ours = local->record.turn_us;
+
+    return (peer->turn_us > ours ? peer->turn_us : ours) * BR_US;
+}
+
 static int bootstrap_set_peer(struct br_context *context, struct local *local, int rank,
                               const struct record *peer)
 {
@@ -184,7 +192,7 @@ static int bootstrap_set_peer(struct br_context *context, struct local *local, i
         rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
                                            .address = peer->net[i % peer->n_net],
                                            .level = (int)i,
-                                           .turn = peer->turn_us * BR_US};
+                                           .turn = longest_turn(local, peer)};
     return br_worker_set_peer(context->worker, rank, rails, (int)n);
 }
 
@@ -203,7 +211,7 @@ static int set_cube_peer(struct br_context *context, const struct local *local, 
                               &(struct br_rail_config){.device = local->net[level],
                                                        .address = peer->net[level],
                                                        .level = level,
-                                                       .turn = peer->turn_us * BR_US},
+                                                       .turn = longest_turn(local, peer)},
                               1);
 }
 

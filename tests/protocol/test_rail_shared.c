@@ -121,13 +121,14 @@ static void shared__turns_do_not_count(void **state)
 
     (void)state;
     set_up(&b, false);
-    b.rail.turn = 2 * BR_MS;
+    b.rail.target_delay = 200 * BR_US;
+    b.rail.turn = 600 * BR_US;
     br_rail_reset(&b.rail, b.now);
-    drive(&b, 400 * BR_MS);
-    assert_int_equal(b.rail.window, BR_WINDOW_MOST); /* 10 MB by its turns */
+    drive(&b, 200 * BR_MS);
+    assert_window(&b, 600 * BR_US);
     br_peer_set_shared(&b.peer, true);
-    drive(&b, 400 * BR_MS);
-    assert_window(&b, BR_MS / 4);
+    drive(&b, 200 * BR_MS);
+    assert_window(&b, 2 * b.rail.min_rtt);
 }
 
 static void shared_window__stays_within_its_bounds(void **state)

@@ -549,8 +549,13 @@ static void turn_of_all(struct br_operation *first, struct br_operation *ended[N
     for (int r = 0; r < N; r++) {
         struct br_operation *op;
 
-        if (locals[r].busy && br_shm_executor_complete(&locals[r], &first[r]))
-            ended[r][n_ended[r]++] = &first[r];
+        if (locals[r].busy) {
+            int rc = br_shm_executor_complete(&locals[r], &first[r]);
+
+            assert_true(rc >= 0);
+            if (rc)
+                ended[r][n_ended[r]++] = &first[r];
+        }
         if (br_shm_executor_is_overtaken(&locals[r]))
             br_shm_executor_go_on(&locals[r], &first[r]);
         assert_true(br_shm_executor_step(&locals[r], 0) >= 0);
