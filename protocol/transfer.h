@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "base/clear.h"
 #include "base/list.h"
 #include "protocol/message.h"
 #include "protocol/queue.h"
@@ -114,11 +114,7 @@ _Static_assert(offsetof(struct br_transfer, rkeys) + BR_MAX_RAILS * BR_RKEY_BYTE
 /* Zero, for the caller to fill in. Not all of it: it is done for each small put and each answer. */
 static inline void br_transfer_clear(struct br_transfer *t)
 {
-    size_t cleared = offsetof(struct br_transfer, slice_rails);
-
-    /* memset() is faster than the instruction that takes its place where the size is known */
-    __asm__("" : "+r"(cleared));
-    memset(t, 0, cleared);
+    br_clear(t, offsetof(struct br_transfer, slice_rails));
 }
 
 /* Both return 0, or a negative errno with a message when the worker has failed or the peer is gone;

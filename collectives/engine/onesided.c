@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clear.h"
 #include "base/error.h"
 
 enum { REQUEST = BR_PART_REQUEST, DATA = BR_PART_DATA, STATUS = BR_PART_STATUS, TRANSFERS };
@@ -334,15 +335,13 @@ static int onesided_self(struct br_engine *engine, struct br_operation *op)
 int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
 {
     size_t count = op->count / BR_MAX_TRANSFER + (op->count % BR_MAX_TRANSFER != 0);
-    size_t cleared = offsetof(struct br_operation_parts, transfers);
 
     if (op->key.rank >= (uint32_t)engine->config.size)
         return br_error(EINVAL, "the key is of rank %u, there are %d", op->key.rank,
                         engine->config.size);
     if (count > UINT32_MAX)
         return br_error(E2BIG, "an access of %zu bytes is too long", op->count);
-    __asm__("" : "+r"(cleared)); /* as in br_transfer_clear() */
-    memset(&op->parts, 0, cleared);
+    br_clear(&op->parts, offsetof(struct br_operation_parts, transfers));
     for (int i = 0; i < TRANSFERS; i++)
         op->parts.transfers[i].state = BR_TRANSFER_IDLE; /* else they are filled in */
     op->parts.answer = (struct br_answer){0};

@@ -14,10 +14,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <braid/braid.h>
 
+#include "base/clear.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "base/trace.h"
@@ -221,11 +221,7 @@ struct br_operation {
 static inline void br_operation_init(struct br_operation *op, struct braid_comm *comm,
                                      struct br_group *group)
 {
-    size_t cleared = offsetof(struct br_operation, message);
-
-    /* memset() is faster than the instruction that takes its place where the size is known */
-    __asm__("" : "+r"(cleared));
-    memset(op, 0, cleared);
+    br_clear(op, offsetof(struct br_operation, message));
     op->comm = comm;
     op->group = group;
     atomic_store_explicit(&op->handle, 0, memory_order_relaxed);
