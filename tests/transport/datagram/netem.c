@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/transport/datagram/netem.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "base/clock.h"
 
@@ -73,6 +78,21 @@ void netem_init(struct netem_net *net, uint64_t seed)
     br_random_seed(&net->random, seed);
     net->now = BR_SEC;
     net->impairments.delay = 20 * BR_US;
+}
+
+void netem_memory_init(struct netem_memory *memory, uint32_t slots, size_t bytes)
+{
+    assert_int_equal(br_slot_table_init(&memory->slots, slots), 0);
+    memory->place = calloc(1, bytes);
+    memory->source = calloc(1, bytes);
+    assert_true(memory->place && memory->source);
+}
+
+void netem_memory_destroy(struct netem_memory *memory)
+{
+    br_slot_table_destroy(&memory->slots);
+    free(memory->place);
+    free(memory->source);
 }
 
 void netem_destroy(struct netem_net *net)

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "transport/datagram/link.h"
+#include "transport/slot.h"
 
 #define NETEM_ENDS  32
 #define NETEM_PORTS 4
@@ -57,6 +58,15 @@ struct netem_net {
     unsigned n_flights, capacity;
     uint64_t order, damaged_parsed;
 };
+
+/* What a test's frames carry: `place` is written through slots, `source` is sent. */
+struct netem_memory {
+    struct br_slot_table slots;
+    uint8_t *place, *source;
+};
+
+void netem_memory_init(struct netem_memory *memory, uint32_t slots, size_t bytes);
+void netem_memory_destroy(struct netem_memory *memory);
 
 void netem_init(struct netem_net *net, uint64_t seed);
 void netem_destroy(struct netem_net *net); /* links, too */

@@ -20,8 +20,7 @@
 /* A link with a round trip of 40 us, on which nothing moves that was not posted. */
 struct scene {
     struct netem_net net;
-    struct br_slot_table slots;
-    uint8_t *place, *source;
+    struct netem_memory memory;
     uint32_t number; /* of the slot */
     unsigned sent;   /* DATA frames */
 };
@@ -40,7 +39,7 @@ static void post(struct scene *scene, enum br_frame_kind kind, uint32_t length)
 {
     bool data = kind == BR_FRAME_DATA;
     struct br_frame frame = {.kind = kind,
-                             .payload = scene->source,
+                             .payload = scene->memory.source,
                              .length = length,
                              .slot = data ? scene->number : 0,
                              .cookie = data};
@@ -73,13 +72,10 @@ static struct scene *begin(uint32_t paths)
 
     assert_non_null(scene);
     netem_init(&scene->net, 3);
-    assert_int_equal(br_slot_table_init(&scene->slots, 1), 0);
-    scene->place = calloc(1, PLACE);
-    scene->source = calloc(1, PLACE);
-    assert_true(scene->place && scene->source);
-    scene->number =
-        br_slot_number(&scene->slots, br_slot_get(&scene->slots, scene->place, PLACE, PLACE));
-    config.slots = &scene->slots;
+    netem_memory_init(&scene->memory, 1, PLACE);
+    scene->number = br_slot_number(
+        &scene->memory.slots, br_slot_get(&scene->memory.slots, scene->memory.place, PLACE, PLACE));
+    config.slots = &scene->memory.slots;
     netem_pair(&scene->net, &config, -1);
     for (unsigned i = 0; i < 2; i++) {
         scene->net.ends[i].event = on_event;
@@ -95,9 +91,7 @@ static struct scene *begin(uint32_t paths)
 static void end(struct scene *scene)
 {
     netem_destroy(&scene->net);
-    br_slot_table_destroy(&scene->slots);
-    free(scene->place);
-    free(scene->source);
+    netem_memory_destroy(&scene->memory);
     free(scene);
 }
 

@@ -19,9 +19,8 @@
 /* Flows that always have something to send. */
 struct crowd {
     struct netem_net net;
-    struct br_slot_table slots;
-    uint32_t number;
-    uint8_t *place, *source;
+    struct netem_memory memory;
+    uint32_t number; /* of the slot */
     unsigned n;
     struct flow {
         unsigned end;
@@ -35,7 +34,7 @@ struct crowd {
 static void post(struct crowd *crowd, struct flow *flow, unsigned end)
 {
     struct br_frame frame = {.kind = BR_FRAME_DATA,
-                             .payload = crowd->source,
+                             .payload = crowd->memory.source,
                              .length = FRAME,
                              .slot = crowd->number,
                              .cookie = 1};
@@ -70,26 +69,22 @@ static struct crowd *begin(uint64_t bits_per_second, uint32_t buffer, uint64_t d
     netem_init(&crowd->net, 7);
     crowd->net.ports[0] = (struct netem_port){.bits_per_second = bits_per_second, .buffer = buffer};
     crowd->net.impairments.delay = delay;
-    assert_int_equal(br_slot_table_init(&crowd->slots, 1), 0);
-    crowd->place = malloc(FRAME);
-    crowd->source = calloc(1, FRAME);
-    crowd->number =
-        br_slot_number(&crowd->slots, br_slot_get(&crowd->slots, crowd->place, FRAME, FRAME));
+    netem_memory_init(&crowd->memory, 1, FRAME);
+    crowd->number = br_slot_number(
+        &crowd->memory.slots, br_slot_get(&crowd->memory.slots, crowd->memory.place, FRAME, FRAME));
     return crowd;
 }
 
 static void end(struct crowd *crowd)
 {
     netem_destroy(&crowd->net);
-    br_slot_table_destroy(&crowd->slots);
-    free(crowd->place);
-    free(crowd->source);
+    netem_memory_destroy(&crowd->memory);
     free(crowd);
 }
 
 static struct flow *join(struct crowd *crowd, uint32_t packet, uint32_t paths, unsigned frames)
 {
-    struct br_dgram_config config = {.slots = &crowd->slots,
+    struct br_dgram_config config = {.slots = &crowd->memory.slots,
                                      .message_bytes = 256,
                                      .message_buffers = 4,
                                      .max_packet = packet,

@@ -20,8 +20,7 @@
 
 struct scene {
     struct netem_net net;
-    struct br_slot_table slots;
-    uint8_t *place, *source;
+    struct netem_memory memory;
     uint32_t number; /* of the slot */
     unsigned sent, heard;
     int error;
@@ -31,7 +30,7 @@ struct scene {
 static void post_frames(struct scene *scene)
 {
     struct br_frame frame = {.kind = BR_FRAME_DATA,
-                             .payload = scene->source,
+                             .payload = scene->memory.source,
                              .length = PLACE,
                              .slot = scene->number,
                              .cookie = 1};
@@ -82,11 +81,8 @@ static struct scene *begin(uint32_t buffers, int port)
 
     assert_non_null(scene);
     netem_init(&scene->net, 3);
-    assert_int_equal(br_slot_table_init(&scene->slots, 4), 0);
-    scene->place = calloc(1, PLACE);
-    scene->source = calloc(1, PLACE);
-    assert_true(scene->place && scene->source);
-    config.slots = &scene->slots;
+    netem_memory_init(&scene->memory, 4, PLACE);
+    config.slots = &scene->memory.slots;
     netem_pair(&scene->net, &config, port);
     for (unsigned i = 0; i < 2; i++) {
         scene->net.ends[i].event = on_event;
@@ -105,9 +101,7 @@ static struct scene *begin(uint32_t buffers, int port)
 static void end(struct scene *scene)
 {
     netem_destroy(&scene->net);
-    br_slot_table_destroy(&scene->slots);
-    free(scene->place);
-    free(scene->source);
+    netem_memory_destroy(&scene->memory);
     free(scene);
 }
 
@@ -133,8 +127,9 @@ static void pause__is_forgotten(void **state)
         struct scene *scene = begin(64, 0);
         unsigned before;
 
-        scene->number = br_slot_number(&scene->slots,
-                                       br_slot_get(&scene->slots, scene->place, PLACE, 64u << 10));
+        scene->number = br_slot_number(
+            &scene->memory.slots,
+            br_slot_get(&scene->memory.slots, scene->memory.place, PLACE, 64u << 10));
         post_frames(scene);
         netem_kick(&scene->net, 0);
         scene->net.impairments.loss = 0.01;
@@ -171,7 +166,7 @@ static void message__numbers_wrap(void **state)
         while (posted < 400) {
             uint8_t inline_[BR_FRAME_INLINE] = {0};
             struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
-                                     .payload = scene->source,
+                                     .payload = scene->memory.source,
                                      .length = 64,
                                      .inline_ = inline_,
                                      .cookie = 1};
