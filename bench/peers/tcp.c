@@ -17,8 +17,8 @@
 
 #include "loop.h"
 
-#define PIECE                                                                                      \
-    (256u << 10) /* a sum is computed as soon as so much has come, while it is in the cache */
+/* A sum is computed as soon as so much has come, while it is in the cache. */
+#define PIECE (256u << 10)
 
 static int fd, rank;
 
@@ -113,7 +113,10 @@ static int join(const char *address, const char *port)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
     int one = 1, s;
 
-    inet_pton(AF_INET, address, &at.sin_addr);
+    if (inet_pton(AF_INET, address, &at.sin_addr) != 1) {
+        errno = EINVAL;
+        return -1;
+    }
     for (int tries = 0; rank && tries < 1000; tries++) {
         s = socket(AF_INET, SOCK_STREAM, 0);
         if (s < 0 || !connect(s, (struct sockaddr *)&at, sizeof at))
