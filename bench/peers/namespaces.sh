@@ -7,9 +7,9 @@ work=$(mktemp -d)
 
 namespaces_up() {
     [[ $(id -u) == 0 ]] || { echo "needs root for network namespaces: run it with sudo" >&2; exit 2; }
-    ip netns add "$net_a"
-    ip netns add "$net_b"
-    ip link add veth0 netns "$net_a" type veth peer name veth0 netns "$net_b"
+    command -v ip > /dev/null || { echo "needs the command ip, of the package iproute2" >&2; exit 2; }
+    ip netns add "$net_a" && ip netns add "$net_b" &&
+        ip link add veth0 netns "$net_a" type veth peer name veth0 netns "$net_b" || exit 2 # ip has said why
     local side
     for side in "$net_a 10.77.0.1" "$net_b 10.77.0.2"; do
         ip -n "${side% *}" link set lo up
