@@ -162,9 +162,12 @@ struct br_context {
     _Atomic bool stop;
     /* waits that callers drove: how the progress thread sees that somebody does */
     _Atomic uint64_t caller_waits;
-    _Atomic int callers; /* threads inside a blocking call */
-    _Atomic bool parked; /* the progress thread waits for `unpark`, until they have left */
+    _Atomic int callers;  /* threads inside a blocking call */
+    _Atomic bool parked;  /* the progress thread waits for `unpark`, until they have left */
+    _Atomic bool napping; /* it waits for `unpark` for a short time, as they make short calls */
     sem_t unpark;
+    /* operations in streams that are under way, which only the progress thread looks after */
+    _Atomic int in_streams;
     _Atomic int lock_waiters;     /* threads that wait for the lock: who drives lets them in */
     _Atomic uint32_t lock_turns;  /* of those that have had it after that */
     _Atomic bool last_waits;      /* the progress thread does: who drives does not */

@@ -34,6 +34,13 @@ static inline void br_progress_unpark(struct br_context *context)
         sem_post(&context->unpark);
 }
 
+/* The progress thread goes on at once if it naps: there is something that no caller drives. */
+static inline void br_progress_end_nap(struct br_context *context)
+{
+    if (atomic_load(&context->napping) && atomic_exchange(&context->napping, false))
+        sem_post(&context->unpark);
+}
+
 /* A thread that counts in context->callers does so no longer: the progress thread hears of the
  * last one. */
 void br_progress_caller_leaves(struct br_context *context);

@@ -22,11 +22,27 @@
 /* Without a caller for so long, what is known of other programs is forgotten (section 5). */
 #define QUIET (10 * BR_CONTENTION_WINDOW)
 
-static void progress_nap(void)
+static void progress_wait_post(struct br_context *context)
 {
-    struct timespec t = {0, NAP};
+    while (sem_wait(&context->unpark) && errno == EINTR)
+        ;
+}
 
-    nanosleep(&t, NULL);
+/* For NAP, or until br_progress_end_nap(). Not while an operation stands in a stream: no caller
+ * waits for that, so nobody else looks whether the stream has come to it. */
+static void progress_nap(struct br_context *context)
+{
+    uint64_t end = br_clock_now() + NAP;
+    struct timespec until = {(time_t)(end / BR_SEC), (long)(end % BR_SEC)};
+    bool ended = false;
+
+    atomic_store(&context->napping, true);
+    if (!atomic_load(&context->in_streams) && !atomic_load(&context->stop))
+        do
+            ended = !sem_clockwait(&context->unpark, CLOCK_MONOTONIC, &until);
+        while (!ended && errno == EINTR);
+    if (!ended && !atomic_exchange(&context->napping, false))
+        progress_wait_post(context); /* of whoever has ended it just now */
 }
 
 /* Until no caller drives any more. */
@@ -36,8 +52,7 @@ static void progress_park(struct br_context *context)
     if ((!atomic_load(&context->callers) || atomic_load(&context->stop)) &&
         atomic_exchange(&context->parked, false))
         return;
-    while (sem_wait(&context->unpark) && errno == EINTR)
-        ;
+    progress_wait_post(context);
 }
 
 /* Under the lock, at the end of a turn of the progress thread that began at `now`. Where no caller
@@ -71,7 +86,7 @@ static void *progress_thread_main(void *argument)
         if (waits != seen) {
             seen = waits;
             quiet_since = 0;
-            progress_nap();
+            progress_nap(context);
             continue;
         }
         if (atomic_load(&context->callers) > 0) {
@@ -140,6 +155,7 @@ void br_progress_stop(struct br_context *context)
     if (context->has_progress_thread) {
         atomic_store(&context->stop, true);
         br_progress_unpark(context);
+        br_progress_end_nap(context);
         if (write(context->wake_fd, &one, sizeof one) < 0)
             br_log_debug("rank %d: the wake-up counter is full", context->rank);
         pthread_join(context->progress_thread, NULL);

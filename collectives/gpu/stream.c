@@ -66,11 +66,12 @@ void br_streams_unblock(struct br_context *context)
  * communicator's, too. */
 static void stream_op_completed(struct br_operation *op)
 {
-    struct br_worker *w = op->comm->context->worker;
+    struct br_context *context = op->comm->context;
 
     if (op->status)
-        br_worker_fail(w, -op->status, op->message);
+        br_worker_fail(context->worker, -op->status, op->message);
     br_stream_op_release(op->stream_op);
+    atomic_fetch_sub(&context->in_streams, 1);
     if (!op->done) /* else it is given back when that has been called */
         br_comm_put_operation(op);
 }
@@ -126,6 +127,8 @@ static int begin_and_submit(struct br_operation *op, void *stream)
         return rc;
     op->completed = stream_op_completed;
     op->released = true; /* nobody will take its result */
+    atomic_fetch_add(&op->comm->context->in_streams, 1);
+    br_progress_end_nap(op->comm->context);
     br_progress_submit(op);
     return 0;
 }

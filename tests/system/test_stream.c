@@ -7,12 +7,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -125,6 +127,47 @@ static void stream__order_on_both_sides(void **state)
 {
     (void)state;
     twice(3, order);
+}
+
+static bool naps_last; /* a nap of the progress thread lasts until it is ended */
+
+int __real_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *until);
+int __wrap_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *until);
+
+/* This file's (--wrap, tests/CMakeLists.txt). */
+int __wrap_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *until)
+{
+    return naps_last ? sem_wait(sem) : __real_sem_clockwait(sem, clock, until);
+}
+
+/* A barrier lets the progress thread nap. An operation in a stream ends all the same: before the
+ * call, and when the thread was about to nap. */
+static int beside_naps(struct braid_comm *comm, void *context)
+{
+    int size = braid_size(comm), total = size * (size + 1) / 2;
+
+    (void)context;
+    naps_last = true;
+    RETURNS(0, open_stream());
+    for (uint32_t i = 1; i <= 50; i++) {
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+        if (i % 2)
+            ranks_sleep_ms(1);
+        stop_at(stream, i);
+        fill(stream, braid_rank(comm) + 1, 100);
+        RETURNS(0, sum(comm, 100, NULL));
+        look(stream, 100);
+        open_gate();
+        cuda->stream_synchronize(stream);
+        CHECK(element(seen, 99) == total * ONES, "%x", (unsigned)element(seen, 99));
+    }
+    return 0;
+}
+
+static void stream__beside_naps(void **state)
+{
+    (void)state;
+    twice(2, beside_naps);
 }
 
 static void increment(const struct fake_cuda_launch *launch)
@@ -554,6 +597,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream__order_on_both_sides),
+        cmocka_unit_test(stream__beside_naps),
         cmocka_unit_test(stream__a_chain),
         cmocka_unit_test(stream__host_memory_on_a_side),
         cmocka_unit_test(stream__others_behind_it),
