@@ -107,6 +107,12 @@ static int get_levels(const char *path, const cJSON *root, struct br_cost_model 
         if (out->beta == 0)
             return br_error(EINVAL, "calibration %s: beta of level %u is 0", path,
                             model->n_levels - 1);
+        if (cJSON_GetObjectItemCaseSensitive(level, "one_way") && /* older files have none */
+            (rc = calibration_get(path, level, "one_way", &out->one_way)))
+            return rc;
+        if (out->one_way > out->beta)
+            return br_error(EINVAL, "calibration %s: one_way of level %u is above its beta", path,
+                            model->n_levels - 1);
     }
     return 0;
 }
@@ -442,6 +448,8 @@ static cJSON *calibration_make(const struct br_calibration *c)
         cJSON_AddNumberToObject(level, "alpha", c->model.levels[i].alpha);
         cJSON_AddNumberToObject(level, "overhead", c->model.levels[i].overhead);
         cJSON_AddNumberToObject(level, "beta", c->model.levels[i].beta);
+        if (c->model.levels[i].one_way > 0)
+            cJSON_AddNumberToObject(level, "one_way", c->model.levels[i].one_way);
         cJSON_AddItemToArray(levels, level);
     }
     gamma = cJSON_AddObjectToObject(root, "gamma");

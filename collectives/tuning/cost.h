@@ -19,7 +19,11 @@
 struct br_cost_level {
     double alpha;    /* s, latency of a message */
     double overhead; /* s that a message occupies its ports besides its bytes */
-    double beta;     /* s for a byte */
+    double beta;     /* s for a byte each way while all ranks send and receive */
+    /* s for a byte while a rank sends or receives, but not both; at most beta. 0: as beta, as of a
+     * link whose two directions do not take anything from each other. Less where a processor moves
+     * the bytes of both, as those of a socket in the memory of one machine. */
+    double one_way;
 };
 
 /* What a message takes of the cores that all ranks share, on each link that it goes over; 0: they
@@ -99,6 +103,12 @@ static inline enum br_cost_class br_cost_class_of(size_t bytes)
                         : BR_COST_4_BYTES;
 }
 
+/* Seconds for a byte one way. */
+static inline double br_cost_one_way(const struct br_cost_level *level)
+{
+    return level->one_way > 0 ? level->one_way : level->beta;
+}
+
 /* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as
  * BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);
@@ -114,8 +124,11 @@ uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32
 double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
                        double bytes);
 
-/* Seconds for which a message of so many bytes occupies one of these links. */
+/* Seconds for which a message of so many bytes occupies one of these links while its ends send and
+ * receive; and while they do only one of the two. */
 double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes);
+double br_cost_of_hop_one_way(const struct br_cost_model *model, const struct br_hop *hop,
+                              double bytes);
 
 /* Seconds for which all the links of a message, as br_topology_route says them, occupy the
  * machine. */

@@ -19,6 +19,11 @@ struct sample {
     bool whole;        /* every rank is asked: each end of each link counts for its port */
     uint32_t senders;  /* else the first so many */
     double stands_for; /* ranks, each of those that are asked */
+    /* The part of a message's time that counts for both directions of a port, at each end that is
+     * counted: 1/2, as its other half would go by for a message the other way. Where the sender
+     * alone is counted and receives as much, both halves; where each rank is counted as a sender
+     * and as a receiver but is only one of the two, half of it. */
+    double of_both;
 };
 
 /* Of several hosts the first one's ranks are. */
@@ -36,12 +41,19 @@ static struct sample sample_of(const struct br_topology *t, const struct br_exch
     struct sample sample = {.whole = t->n <= BR_PORT_LOAD_PORTS &&
                                      (t->kind != BR_TOPOLOGY_FLAT || t->cores),
                             .senders = exchange->ranks,
-                            .stands_for = 1};
+                            .stands_for = 1,
+                            .of_both = 0.5};
+    bool one_way = exchange->sender != BR_PORT_LOAD_ALL ||
+                   (exchange->active > 0 && exchange->active <= exchange->ranks / 2.0);
 
     if (!sample.whole && t->kind == BR_TOPOLOGY_FLAT && exchange->sender == BR_PORT_LOAD_ALL)
         sample.senders = 1;
     else if (!sample.whole && t->kind == BR_TOPOLOGY_BCUBE && exchange->ranks > BR_PORT_LOAD_PORTS)
         sample.senders = BR_PORT_LOAD_PORTS;
+    if (!one_way && !sample.whole)
+        sample.of_both = 1;
+    else if (one_way && sample.whole && exchange->sender == BR_PORT_LOAD_ALL)
+        sample.of_both = 0.25;
     if (exchange->sender == BR_PORT_LOAD_ALL)
         sample.stands_for = (exchange->active > 0 ? exchange->active : exchange->ranks) /
                             port_load_asked(t, &sample);
@@ -61,7 +73,8 @@ static void port_load_add_ends(struct br_port_load *load, const struct br_topolo
 
 static void add_hop(struct br_port_load *load, const struct br_cost_model *model,
                     const struct br_topology *t, const struct sample *sample,
-                    const struct br_hop *hop, uint32_t sender, bool reversed, double time)
+                    const struct br_hop *hop, uint32_t sender, bool reversed, double time,
+                    double one_way)
 {
     uint32_t from = br_topology_port(t, sample->whole ? hop->from : sender, hop->level);
     uint32_t to = br_topology_port(t, hop->to, hop->level);
@@ -73,9 +86,16 @@ static void add_hop(struct br_port_load *load, const struct br_cost_model *model
     for (uint32_t l = 0; l < model->n_levels; l++) {
         if (hop->level < model->n_levels && l != hop->level)
             continue;
-        load->out[from % BR_PORT_LOAD_PORTS][l] += time;
-        if (sample->whole && !br_topology_is_memory(t, (uint8_t)l))
-            load->in[to][l] += time;
+        if (br_topology_is_memory(t, (uint8_t)l)) {
+            load->out[from % BR_PORT_LOAD_PORTS][l] += time;
+            continue;
+        }
+        load->out[from % BR_PORT_LOAD_PORTS][l] += one_way;
+        load->both[from % BR_PORT_LOAD_PORTS][l] += time * sample->of_both;
+        if (sample->whole) {
+            load->in[to][l] += one_way;
+            load->both[to][l] += time * sample->of_both;
+        }
     }
 }
 
@@ -106,7 +126,9 @@ static double add_message(struct br_port_load *load, const struct br_cost_model 
                      br_cost_of_machine(model, hops, n, exchange->bytes);
     for (uint32_t h = 0; h < n; h++)
         add_hop(load, model, t, sample, &hops[h], from, exchange->reversed,
-                rounds * exchange->messages * time_of(model, t, exchange, &hops[h]));
+                rounds * exchange->messages * time_of(model, t, exchange, &hops[h]),
+                rounds * exchange->messages *
+                    br_cost_of_hop_one_way(model, &hops[h], exchange->bytes));
     return br_cost_latency(model, hops, n, exchange->bytes);
 }
 
@@ -138,6 +160,7 @@ void br_port_load_sum(struct br_port_load *load, const struct br_port_load *othe
         for (uint32_t l = 0; l < load->levels; l++) {
             load->out[p][l] += other->out[p][l];
             load->in[p][l] += other->in[p][l];
+            load->both[p][l] += other->both[p][l];
         }
     load->machine += other->machine;
 }
@@ -148,7 +171,7 @@ double br_port_load_busiest(const struct br_port_load *load, uint8_t *level)
 
     for (uint32_t p = 0; p < load->ports; p++)
         for (uint32_t l = 0; l < load->levels; l++) {
-            double busy = fmax(load->out[p][l], load->in[p][l]);
+            double busy = fmax(fmax(load->out[p][l], load->in[p][l]), load->both[p][l]);
 
             if (busy > most && level)
                 *level = (uint8_t)l;

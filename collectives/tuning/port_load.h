@@ -26,7 +26,8 @@ struct br_exchange {
     bool reversed;          /* the messages go the other way, from the peers to who is the sender */
     uint8_t level;          /* what the schedule says (br_topology_route) */
     double messages, bytes; /* to each partner: how many, and of what size */
-    /* that many of the ranks send at a time, for the machine: of a tree few do; 0: all */
+    /* that many of the ranks send at a time, of a tree few do; 0: all. Up to half of them need not
+     * receive as well */
     double active;
     /* messages that come to a rank together, so that it wakes up for all of them at once; 0: each
      * comes alone */
@@ -36,6 +37,8 @@ struct br_exchange {
 /* Seconds for which each port is occupied. */
 struct br_port_load {
     double out[BR_PORT_LOAD_PORTS][BR_COST_LEVELS], in[BR_PORT_LOAD_PORTS][BR_COST_LEVELS];
+    /* what moves the bytes of both directions, as a processor does of a socket in memory */
+    double both[BR_PORT_LOAD_PORTS][BR_COST_LEVELS];
     double machine;         /* the cores that all ranks share */
     double alpha;           /* the longest way of a message */
     uint32_t ports, levels; /* in use */

@@ -209,14 +209,15 @@ static void calibrate_print_links(const struct br_calibration *c, FILE *out)
 
 static void calibrate_print_levels(const struct br_calibration *c, FILE *out)
 {
-    fprintf(out, "# levels\n# %5s %9s %11s %10s %9s  %s\n", "level", "alpha us", "overhead us",
-            "beta ns/B", "Gb/s", "beta under load, as a multiple of that of a single link");
+    fprintf(out, "# levels\n# %5s %9s %11s %10s %9s %13s  %s\n", "level", "alpha us", "overhead us",
+            "beta ns/B", "Gb/s", "one way ns/B",
+            "beta under load, as a multiple of that of a single link");
     for (uint32_t i = 0; i < c->model.n_levels; i++) {
         const struct br_cost_level *l = &c->model.levels[i];
         const struct br_calibration_congestion *g = &c->congestion[i];
 
-        fprintf(out, "  %5u %9.2f %11.2f %10.4f %9.3f  ", i, l->alpha * 1e6, l->overhead * 1e6,
-                l->beta * 1e9, 8e-9 / l->beta);
+        fprintf(out, "  %5u %9.2f %11.2f %10.4f %9.3f %13.4f  ", i, l->alpha * 1e6,
+                l->overhead * 1e6, l->beta * 1e9, 8e-9 / l->beta, br_cost_one_way(l) * 1e9);
         if (g->alone > 0)
             fprintf(out, "%.2f, with all levels at once %.2f\n", g->level / g->alone,
                     g->levels / g->alone);

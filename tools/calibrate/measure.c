@@ -34,6 +34,8 @@ struct bench {
     const struct br_topology *topology;
     int rank, size;
     bool pair; /* the first rank with a partner and this one, and nobody else */
+    /* of a pair the first one sends and its partner receives */
+    bool one_way;
     /* messages go to all neighbours of a level in turn, not to the next one alone */
     bool spread;
     uint8_t *out, *in; /* WINDOW * MOST_BYTES each */
@@ -141,7 +143,7 @@ static bool measure_sends(const struct bench *b, uint32_t first, uint32_t last)
 }
 
 /* Sends `count` messages to the next ranks of each of these levels and gets as many from the
- * previous ones. */
+ * previous ones; one way: the one or the other. */
 static int measure_shift(struct bench *b, uint32_t first, uint32_t last, size_t bytes, int count)
 {
     struct braid_op *ops[2 * BURST * BR_COST_LEVELS];
@@ -154,11 +156,14 @@ static int measure_shift(struct bench *b, uint32_t first, uint32_t last, size_t 
 
             if (p.next == b->rank || p.previous == b->rank)
                 break;
-            rc = braid_recv(b->comm, b->in + at, bytes, p.previous, NULL, &ops[n]);
-            n += !rc;
-            if (!rc)
+            if (!b->one_way || p.next < b->rank) {
+                rc = braid_recv(b->comm, b->in + at, bytes, p.previous, NULL, &ops[n]);
+                n += !rc;
+            }
+            if (!rc && (!b->one_way || p.next > b->rank)) {
                 rc = braid_send(b->comm, b->out + at, bytes, p.next, NULL, &ops[n]);
-            n += !rc;
+                n += !rc;
+            }
         }
     }
     for (int i = 0; i < n; i++) {
@@ -229,6 +234,27 @@ static int measure_bytes(struct bench *b, uint32_t first, uint32_t last, double 
     return 0;
 }
 
+/* What a pair takes one way as a part of what it takes both ways at once: 1 on a link whose two
+ * directions take nothing from each other, 1/2 where one processor moves the bytes of both. Of the
+ * same pair, so what ranks take from each other because they are many does not count. */
+static int measure_one_way(struct bench *b, uint32_t level, struct br_cost_level *out)
+{
+    bool pair = b->pair;
+    double both, one;
+    int rc;
+
+    b->pair = true;
+    rc = measure_bytes(b, level, level, &both);
+    b->one_way = true;
+    if (!rc)
+        rc = measure_bytes(b, level, level, &one);
+    b->one_way = false;
+    b->pair = pair;
+    if (!rc)
+        out->one_way = out->beta * fmin(fmax(one / both, 0.5), 1);
+    return rc;
+}
+
 static int measure_level(struct bench *b, uint32_t level, struct br_cost_level *out)
 {
     double one = 0, many = 0;
@@ -240,7 +266,9 @@ static int measure_level(struct bench *b, uint32_t level, struct br_cost_level *
         rc = measure_bytes(b, level, level, &out->beta);
     out->overhead = many / BURST / measure_sharers(b);
     out->alpha = fmax(one - many / BURST, 0);
-    return rc;
+    return rc || br_topology_is_memory(b->topology, (uint8_t)level)
+               ? rc
+               : measure_one_way(b, level, out);
 }
 
 /* What all links at once take from each other. The levels' own figures say it of one level, unless

@@ -29,11 +29,13 @@
 #include "tools/plan/matching.h"
 
 #define NONE  UINT32_MAX
+#define PORTS 3    /* of a rank on a level: out, in, both directions */
 #define CLOSE 1e-9 /* times that differ by this part are the same moment */
 
-/* Each hop has two ends; a message on any level of a FLAT network has two on each level. */
+/* Each hop has two ends; a message on any level of a FLAT network has two on each level. An end
+ * uses its direction of a port and what moves the bytes of both. */
 enum {
-    MOST_USES = 2 * (BR_TOPOLOGY_HOPS > BR_COST_LEVELS ? BR_TOPOLOGY_HOPS : BR_COST_LEVELS) + 1
+    MOST_USES = 4 * (BR_TOPOLOGY_HOPS > BR_COST_LEVELS ? BR_TOPOLOGY_HOPS : BR_COST_LEVELS) + 1
 }; /* 1: the machine */
 
 struct use {
@@ -74,7 +76,7 @@ struct state {
     struct job *jobs;
     uint32_t *queues; /* by from, to, level; then by rank, for local work: the first job, NONE */
     struct flow *flows;
-    /* by rank, level, direction; then processors by rank; then the machine */
+    /* by rank and level: out, in, both directions; then processors by rank; then the machine */
     struct resource *resources;
     struct event *heap;
     bool changed; /* flows have come or gone */
@@ -139,9 +141,10 @@ static void timing_use(struct flow *flow, uint32_t resource, double part)
     flow->uses[flow->n_uses++] = (struct use){resource, part};
 }
 
-/* The ports of one end of a link. */
+/* The ports of one end of a link, for this part of the message's time; both: of what moves the
+ * bytes of both directions. */
 static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, bool in,
-                      uint8_t level, double part)
+                      uint8_t level, double part, double both)
 {
     uint32_t levels = s->model->n_levels;
 
@@ -149,8 +152,11 @@ static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, b
         return;
     rank = br_topology_port(s->topology, rank, level);
     for (uint32_t l = 0; l < levels; l++)
-        if (level >= levels || l == level)
-            timing_use(flow, (rank * levels + l) * 2 + in, part);
+        if (level >= levels || l == level) {
+            timing_use(flow, (rank * levels + l) * PORTS + in, part);
+            if (!br_topology_is_memory(s->topology, level))
+                timing_use(flow, (rank * levels + l) * PORTS + 2, both);
+        }
 }
 
 /* A message of ranks that share few cores: a core at each end, and its part of all of them. */
@@ -161,10 +167,18 @@ static double open_on_cores(const struct state *s, struct flow *flow, const stru
            receiver = br_cost_of_end(s->topology, true);
     double slowest = fmax(1, fmax(sender, receiver));
 
-    timing_use(flow, hop->from * s->model->n_levels * 2, sender / slowest);
-    timing_use(flow, hop->to * s->model->n_levels * 2 + 1, receiver / slowest);
+    timing_use(flow, hop->from * s->model->n_levels * PORTS, sender / slowest);
+    timing_use(flow, hop->to * s->model->n_levels * PORTS + 1, receiver / slowest);
     timing_use(flow, s->n_resources - 1, 1 / slowest);
     return time * slowest;
+}
+
+/* Seconds that a link takes for a message while nothing else is under way. */
+static double timing_alone(const struct state *s, const struct br_hop *hop, double bytes)
+{
+    return br_topology_is_memory(s->topology, hop->level)
+               ? br_cost_of_hop(s->model, hop, bytes)
+               : br_cost_of_hop_one_way(s->model, hop, bytes);
 }
 
 /* Says what a message uses and how long it takes alone: as long as on the slowest of its links, or
@@ -183,12 +197,13 @@ static double open_message(const struct state *s, struct flow *flow)
         return open_on_cores(s, flow, &hops[0], br_cost_of_hop(s->model, &hops[0], bytes));
     slowest = machine = br_cost_of_machine(s->model, hops, n, bytes);
     for (uint32_t i = 0; i < n; i++)
-        slowest = fmax(slowest, br_cost_of_hop(s->model, &hops[i], bytes));
+        slowest = fmax(slowest, timing_alone(s, &hops[i], bytes));
     for (uint32_t i = 0; i < n; i++) {
-        double part = slowest > 0 ? br_cost_of_hop(s->model, &hops[i], bytes) / slowest : 0;
+        double part = slowest > 0 ? timing_alone(s, &hops[i], bytes) / slowest : 0;
+        double both = slowest > 0 ? br_cost_of_hop(s->model, &hops[i], bytes) / 2 / slowest : 0;
 
-        use_ports(s, flow, hops[i].from, false, hops[i].level, part);
-        use_ports(s, flow, hops[i].to, true, hops[i].level, part);
+        use_ports(s, flow, hops[i].from, false, hops[i].level, part, both);
+        use_ports(s, flow, hops[i].to, true, hops[i].level, part, both);
     }
     if (machine > 0)
         timing_use(flow, s->n_resources - 1, machine / slowest);
@@ -200,7 +215,7 @@ static double timing_open_work(const struct state *s, struct flow *flow)
     const struct br_step *step = step_of(s, flow->job);
     double bytes = step->span.count * s->piece;
 
-    timing_use(flow, s->m.n * s->model->n_levels * 2 + timing_rank_of(s, flow->job), 1);
+    timing_use(flow, s->m.n * s->model->n_levels * PORTS + timing_rank_of(s, flow->job), 1);
     return step->kind == BR_STEP_COPY ? bytes * s->model->copy
                                       : bytes * s->model->gamma * (step->n_sources - 1);
 }
@@ -430,7 +445,7 @@ static bool timing_allocate(struct state *s, uint32_t n)
 {
     size_t queues = (size_t)n * n * (s->model->n_levels + 1) + n;
 
-    s->n_resources = n * s->model->n_levels * 2 + n + 1;
+    s->n_resources = n * s->model->n_levels * PORTS + n + 1;
     s->jobs = calloc((size_t)s->n_jobs + 1, sizeof *s->jobs);
     s->queues = calloc(queues, sizeof *s->queues);
     s->resources = calloc(s->n_resources, sizeof *s->resources);

@@ -53,8 +53,10 @@ static void br_calibration_write__is_read_again_to_the_bit(void **state)
 
     (void)state;
     written.model.n_levels = 2;
-    written.model.levels[0] = (struct br_cost_level){1.0 / 3e5, 1e-6 / 7, 0.8e-9 / 3};
-    written.model.levels[1] = (struct br_cost_level){2.0 / 3e5, 0, 1e-9 / 7};
+    written.model.levels[0] =
+        (struct br_cost_level){.alpha = 1.0 / 3e5, .overhead = 1e-6 / 7, .beta = 0.8e-9 / 3};
+    written.model.levels[1] =
+        (struct br_cost_level){.alpha = 2.0 / 3e5, .beta = 1e-9 / 7, .one_way = 1e-9 / 13};
     written.model.gammas[BR_COST_4_BYTES] = written.model.gamma = 0.1e-9 / 3;
     written.model.gammas[BR_COST_2_BYTES] = 0.7e-9;
     written.model.copy = 0.2e-9 / 3;

@@ -15,7 +15,10 @@
 #include "tests/says.h"
 
 static const struct br_cost_model model = {
-    .n_levels = 1, .levels = {{20e-6, 1e-6, 0.8e-9}}, .gamma = 0.2e-9, .copy = 0.1e-9};
+    .n_levels = 1,
+    .levels = {{.alpha = 20e-6, .overhead = 1e-6, .beta = 0.8e-9}},
+    .gamma = 0.2e-9,
+    .copy = 0.1e-9};
 
 /* The ratio of the simulated time to the estimated one. */
 static double ratio(const struct br_cost_model *with, const struct br_schedule_request *request,
@@ -86,7 +89,7 @@ static void br_cost_estimate__asks_the_machine_for_real_messages_only(void **sta
                  {BR_BROADCAST, BR_FLAT},        {BR_ALLREDUCE, BR_BINARY_TREE},
                  {BR_BROADCAST, BR_BINARY_TREE}, {BR_ALLREDUCE, BR_DOUBLE_TREE}};
     struct br_cost_model crowd = {
-        .n_levels = 1, .levels = {{0, 0, 1e-9}}, .machine = {.beta = 1e-9}};
+        .n_levels = 1, .levels = {{.beta = 1e-9}}, .machine = {.beta = 1e-9}};
 
     (void)state;
     for (uint32_t n = 4; n <= 16; n *= 2)
@@ -106,7 +109,7 @@ static void br_cost_estimate__asks_the_machine_for_real_messages_only(void **sta
 
 static void br_cost_estimate__counts_levels_of_bml(void **state)
 {
-    const struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, 1e-9}, {0, 0, 1e-9}}};
+    const struct br_cost_model two = {.n_levels = 2, .levels = {{.beta = 1e-9}, {.beta = 1e-9}}};
     struct br_schedule_request request = {.algorithm = BR_DIMENSIONAL, .n = 9};
     double seconds;
 
@@ -122,8 +125,9 @@ static void br_cost_estimate__counts_levels_of_bml(void **state)
 /* Packed messages save overheads, and where ranks are folded they cost a copy of all blocks. */
 static void br_cost_estimate__counts_packed_messages_and_copies(void **state)
 {
-    const struct br_cost_model overheads = {.n_levels = 1, .levels = {{0, 1e-6, 1e-30}}},
-                               copies = {.n_levels = 1, .levels = {{0, 0, 1e-30}}, .copy = 1e-9};
+    const struct br_cost_model overheads = {.n_levels = 1,
+                                            .levels = {{.overhead = 1e-6, .beta = 1e-30}}},
+                               copies = {.n_levels = 1, .levels = {{.beta = 1e-30}}, .copy = 1e-9};
     struct br_schedule_request request = {
         .collective = BR_REDUCE_SCATTER, .algorithm = BR_HALVING, .n = 16, .packed = true};
     double seconds;
@@ -157,8 +161,8 @@ static void br_cost_estimate__knows_what_packing_costs_a_crowd(void **state)
     (void)state;
     br_topology_flat(&topology, 16);
     topology.cores = 2;
-    crowd =
-        (struct br_cost_model){.topology = &topology, .n_levels = 1, .levels = {{0, 1e-6, 1e-30}}};
+    crowd = (struct br_cost_model){
+        .topology = &topology, .n_levels = 1, .levels = {{.overhead = 1e-6, .beta = 1e-30}}};
     assert_int_equal(br_cost_estimate(&crowd, &request, 1, 1, &seconds), 0);
     assert_true(fabs(seconds / (16 * 4 * 1e-6) - 1) < 1e-9);
     request.algorithm = BR_DIRECT;
@@ -208,7 +212,7 @@ static void br_cost_estimate__gives_each_rank_of_a_crowd_one_core(void **state)
             .collective = cases[i].collective, .algorithm = cases[i].algorithm, .n = 8};
         struct br_topology topology;
         struct br_cost_model crowd = {
-            .topology = &topology, .n_levels = 1, .levels = {{0, 1e-6, 1e-30}}};
+            .topology = &topology, .n_levels = 1, .levels = {{.overhead = 1e-6, .beta = 1e-30}}};
         double seconds;
 
         br_topology_flat(&topology, 8);

@@ -55,8 +55,10 @@ static void br_network_init__takes_the_figures_of_a_calibration_that_fits(void *
     assert_true(fd >= 0);
     close(fd);
     calibration.model.n_levels = 2;
-    calibration.model.levels[0] = (struct br_cost_level){3e-6, 1e-6, 5e-9};
-    calibration.model.levels[1] = (struct br_cost_level){4e-6, 1e-6, 6e-9};
+    calibration.model.levels[0] =
+        (struct br_cost_level){.alpha = 3e-6, .overhead = 1e-6, .beta = 5e-9};
+    calibration.model.levels[1] =
+        (struct br_cost_level){.alpha = 4e-6, .overhead = 1e-6, .beta = 6e-9};
     assert_int_equal(br_calibration_write(path, &calibration), 0);
     open_network(&network, "bcube:4,2");
     assert_int_equal(br_network_init(&network, 0, BR_COST_NETWORK, 1, path, "", NULL, 0), 0);

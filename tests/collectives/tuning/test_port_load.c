@@ -104,6 +104,41 @@ static void br_port_load_add__counts_every_rank_for_the_machine(void **state)
     }
 }
 
+/* A byte that a port sends and one that it receives cost 3 together; one way a byte costs 2. */
+static void br_port_load_add__counts_what_both_directions_share(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t sender;
+        double active, seconds;
+    } loads[] = {{"2", BR_PORT_LOAD_ALL, 0, 3},         {"2", 0, 0, 2},
+                 {"2", BR_PORT_LOAD_ALL, 1, 2},         {"9", BR_PORT_LOAD_ALL, 8, 3},
+                 {"9", BR_PORT_LOAD_ALL, 4, 2},         {"bcube:2,1", BR_PORT_LOAD_ALL, 0, 3},
+                 {"bcube:2,1", BR_PORT_LOAD_ALL, 1, 2}, {"bcube:2,1", 1, 0, 2}};
+    const struct br_cost_model model = {.n_levels = 1, .levels = {{.beta = 3, .one_way = 2}}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        struct br_exchange exchange = {.peer = next,
+                                       .peers = 1,
+                                       .sender = loads[i].sender,
+                                       .active = loads[i].active,
+                                       .level = BR_LEVEL_ANY,
+                                       .messages = 1,
+                                       .bytes = 1};
+        struct br_topology t;
+        struct br_port_load load;
+
+        assert_int_equal(br_topology_parse(&t, loads[i].text), 0);
+        exchange.context = &t.n;
+        exchange.ranks = t.n;
+        br_port_load_init(&load, &model, &t);
+        br_port_load_add(&load, &model, &t, &exchange, 1);
+        br_topology_destroy(&t);
+        assert_true(fabs(br_port_load_busiest(&load, NULL) - loads[i].seconds) < 1e-9);
+    }
+}
+
 static void br_port_load_add__takes_the_longest_way(void **state)
 {
     const uint32_t n = 9;
@@ -133,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_port_load_add__counts_shared_and_relayed_links),
         cmocka_unit_test(br_port_load_add__counts_every_rank_for_the_machine),
+        cmocka_unit_test(br_port_load_add__counts_what_both_directions_share),
         cmocka_unit_test(br_port_load_add__takes_the_longest_way),
     };
 

@@ -395,7 +395,7 @@ static void br_cost_estimate__agrees_with_the_timing_where_cores_are_scarce(void
 static void br_tuning_choose_methods__packs_small_blocks(void **state)
 {
     struct br_cost_model model = {.n_levels = 1,
-                                  .levels = {{20e-6, 2e-6, 0.85e-9}},
+                                  .levels = {{.alpha = 20e-6, .overhead = 2e-6, .beta = 0.85e-9}},
                                   .gamma = 0.1e-9,
                                   .copy = 0.1e-9,
                                   .chunk_bytes = 512 << 10};
@@ -423,6 +423,28 @@ static void br_tuning_choose_methods__packs_small_blocks(void **state)
             assert_true(packed || bytes > 4096);
         }
         assert_false(packed);
+    }
+}
+
+/* A reduce of 2 ranks sends each rank's half both ways, or all of it one way: as it is faster. */
+static void br_tuning_choose__reduces_one_way_where_both_cost_more(void **state)
+{
+    struct br_cost_model model = {.n_levels = 1,
+                                  .levels = {{.alpha = 5e-6, .beta = 0.7e-9}},
+                                  .gamma = 0.05e-9,
+                                  .serial = true,
+                                  .shared = true,
+                                  .chunk_bytes = 512 << 10};
+    struct br_tuning tuning;
+
+    (void)state;
+    for (double bytes = 1 << 20; bytes <= 16 << 20; bytes *= 2) {
+        model.levels[0].one_way = 0; /* each direction has a link of its own */
+        assert_int_equal(br_tuning_choose(&model, BR_REDUCE, 2, bytes, &tuning), 0);
+        assert_int_equal(tuning.config.algorithm, BR_DIRECT);
+        model.levels[0].one_way = 0.5e-9;
+        assert_int_equal(br_tuning_choose(&model, BR_REDUCE, 2, bytes, &tuning), 0);
+        assert_int_equal(tuning.config.algorithm, BR_FLAT);
     }
 }
 
@@ -536,7 +558,8 @@ static void br_tuning_choose__takes_the_largest_figures(void **state)
     network.model.machine = (struct br_cost_machine){most, most, most, most};
     network.model.gamma = network.model.copy = network.model.relay = most;
     for (uint32_t l = 0; l < 2; l++)
-        network.model.levels[l] = (struct br_cost_level){most, most, most};
+        network.model.levels[l] =
+            (struct br_cost_level){.alpha = most, .overhead = most, .beta = most};
     assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, 9, 1e12, &tuning), 0);
     assert_true(isfinite(tuning.seconds) && tuning.chunk_bytes > 0);
     assert_true(isfinite(timed(&network, &tuning.config, 64e3, 1)));
@@ -559,6 +582,7 @@ int main(void)
         cmocka_unit_test(br_tuning_choose_methods__decides_what_is_open),
         cmocka_unit_test(br_tuning_explain__names_what_is_scarce),
         cmocka_unit_test(br_tuning_choose_methods__packs_small_blocks),
+        cmocka_unit_test(br_tuning_choose__reduces_one_way_where_both_cost_more),
         cmocka_unit_test(br_tuning_choose__believes_what_was_measured),
         cmocka_unit_test(br_cost_estimate__counts_the_machine_of_disjoint_trees),
         cmocka_unit_test(br_tuning_choose__refuses_figures_that_make_time_infinite),

@@ -19,7 +19,7 @@
 #define BYTES 8e6
 
 static const struct br_cost_model model = {
-    .n_levels = 1, .levels = {{ALPHA, 0, BETA}}, .gamma = GAMMA, .copy = GAMMA};
+    .n_levels = 1, .levels = {{.alpha = ALPHA, .beta = BETA}}, .gamma = GAMMA, .copy = GAMMA};
 
 static double simulated(const struct br_cost_model *with, struct br_schedule_request request,
                         double bytes, uint32_t fragments)
@@ -69,7 +69,9 @@ static void br_timing_run__halving_is_mg_wfbp_formula(void **state)
 static void br_timing_run__product_is_blueconnect_formula(void **state)
 {
     const struct br_cost_model two = {
-        .n_levels = 2, .levels = {{ALPHA / 4, 0, BETA / 8}, {ALPHA, 0, BETA}}, .gamma = 0};
+        .n_levels = 2,
+        .levels = {{.alpha = ALPHA / 4, .beta = BETA / 8}, {.alpha = ALPHA, .beta = BETA}},
+        .gamma = 0};
     struct br_schedule_request request = {.algorithm = BR_DIMENSIONAL, .n = 24};
     double first, second;
 
@@ -87,7 +89,7 @@ static void br_timing_run__product_is_blueconnect_formula(void **state)
  * paper. */
 static void br_timing_run__bml_is_the_papers_time(void **state)
 {
-    const struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}};
+    const struct br_cost_model two = {.n_levels = 2, .levels = {{.beta = BETA}, {.beta = BETA}}};
     struct br_schedule_request request = {.algorithm = BR_DIMENSIONAL, .n = 9};
 
     (void)state;
@@ -96,6 +98,20 @@ static void br_timing_run__bml_is_the_papers_time(void **state)
                           .threads = 2,
                           .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
     assert_near(simulated(&two, request, BYTES, 1), 16.0 / 18 * BYTES * BETA, 0.001);
+}
+
+/* One message goes at the rate of one way, two that cross each other at that of both ways. */
+static void br_timing_run__directions_share_a_processor(void **state)
+{
+    const struct br_cost_model both = {.n_levels = 1,
+                                       .levels = {{.beta = BETA, .one_way = 0.6 * BETA}}};
+    struct br_schedule_request broadcast = {
+        .collective = BR_BROADCAST, .algorithm = BR_FLAT, .n = 2};
+    struct br_schedule_request all = {.collective = BR_ALLTOALL, .algorithm = BR_DIRECT, .n = 2};
+
+    (void)state;
+    assert_near(simulated(&both, broadcast, BYTES, 1), 0.6 * BYTES * BETA, 0.001);
+    assert_near(simulated(&both, all, BYTES, 1), BYTES * BETA, 0.001);
 }
 
 static void br_timing_run__fragments_overlap_reduction_with_messages(void **state)
@@ -138,7 +154,7 @@ static void br_timing_run__relayed_messages_take_all_routes(void **state)
 {
     struct br_schedule_request request = {.collective = BR_BROADCAST, .algorithm = BR_FLAT, .n = 4};
     struct br_cost_model two = {
-        .n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}, .relay = ALPHA};
+        .n_levels = 2, .levels = {{.beta = BETA}, {.beta = BETA}}, .relay = ALPHA};
     struct br_topology cube;
 
     (void)state;
@@ -153,7 +169,7 @@ static void br_timing_run__relayed_messages_take_all_routes(void **state)
 static void br_timing_run__relayed_frames_are_passed_on_whole(void **state)
 {
     struct br_schedule_request request = {.collective = BR_BROADCAST, .algorithm = BR_FLAT, .n = 4};
-    struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}};
+    struct br_cost_model two = {.n_levels = 2, .levels = {{.beta = BETA}, {.beta = BETA}}};
     struct br_topology cube;
 
     (void)state;
@@ -200,6 +216,7 @@ int main(void)
         cmocka_unit_test(br_timing_run__halving_is_mg_wfbp_formula),
         cmocka_unit_test(br_timing_run__product_is_blueconnect_formula),
         cmocka_unit_test(br_timing_run__bml_is_the_papers_time),
+        cmocka_unit_test(br_timing_run__directions_share_a_processor),
         cmocka_unit_test(br_timing_run__fragments_overlap_reduction_with_messages),
         cmocka_unit_test(br_timing_run__messages_on_any_level_use_all_rails),
         cmocka_unit_test(br_timing_run__messages_share_a_port),
