@@ -10,6 +10,7 @@
 #include "base/error.h"
 
 #define KEPT       64u    /* plans; more only while operations hold them */
+#define WAYS       4u     /* places for a choice */
 #define MOST_MATCH 65536u /* messages of one pair and direction: 16 bits in the tag */
 
 void br_plan_cache_init(struct br_plan_cache *cache, const struct br_cost_model *model,
@@ -43,15 +44,40 @@ void br_plan_cache_destroy(struct br_plan_cache *cache)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-static struct br_plan_tuning *plan_cache_find(struct br_plan_cache *cache,
-                                              enum br_collective collective, const char *text,
-                                              size_t bytes)
+static bool is_kept(const struct br_plan_cache *cache, const struct br_plan_tuning *place,
+                    enum br_collective collective, enum br_cost_class class, const char *text,
+                    size_t bytes)
 {
-    uint64_t hash = bytes * 8 + (size_t)collective;
+    return place->config && place->collective == collective && place->class == class &&
+           place->bytes == bytes && place->disjoint_trees == cache->disjoint_trees &&
+           place->by_rank == cache->by_rank && strcmp(place->text, text) == 0;
+}
 
-    for (; *text; text++)
-        hash = hash * 31 + (unsigned char)*text;
-    return &cache->tunings[hash * 0x9e3779b97f4a7c15ull >> 56];
+/* Where a choice is kept, which *known says; else where it may be. A choice takes as long as a
+ * small collective, so calls that a program makes by turns do not push each other out. */
+static struct br_plan_tuning *plan_cache_find(struct br_plan_cache *cache,
+                                              enum br_collective collective,
+                                              enum br_cost_class class, const char *text,
+                                              size_t bytes, bool *known)
+{
+    uint64_t hash =
+        (bytes * BR_COLLECTIVES + (size_t)collective) * BR_COST_CLASSES + (size_t) class;
+    struct br_plan_tuning *free_place = NULL, *place = NULL;
+
+    for (const char *c = text; *c; c++)
+        hash = hash * 31 + (unsigned char)*c;
+    hash = hash * 0x9e3779b97f4a7c15ull >> 56;
+    for (unsigned way = 0; way < WAYS; way++) {
+        place = &cache->tunings[(hash + way) % BR_PLAN_TUNINGS];
+        *known = is_kept(cache, place, collective, class, text, bytes);
+        if (*known)
+            return place;
+        if (!place->config && !free_place)
+            free_place = place;
+    }
+    if (free_place)
+        return free_place;
+    return &cache->tunings[(hash + cache->replaced++ % WAYS) % BR_PLAN_TUNINGS];
 }
 
 static const struct br_plan_config *plan_cache_keep(struct br_plan_cache *cache,
@@ -169,21 +195,20 @@ int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collect
                          enum br_cost_class class, const char *text, size_t bytes,
                          const struct br_plan_tuning **out)
 {
-    struct br_plan_tuning *known = plan_cache_find(cache, collective, text, bytes);
+    bool known;
+    struct br_plan_tuning *place = plan_cache_find(cache, collective, class, text, bytes, &known);
     const struct br_plan_config *config;
     struct br_tuning tuning;
     int rc;
 
-    if (!known->config || known->collective != collective || known->class != class ||
-        known->bytes != bytes || known->disjoint_trees != cache->disjoint_trees ||
-        known->by_rank != cache->by_rank || strcmp(known->text, text) != 0) {
+    if (!known) {
         rc = plan_cache_decide(cache, collective, class, text, bytes, &tuning);
         if (rc)
             return rc;
         config = plan_cache_keep(cache, &tuning.config);
         if (!config)
             return br_error(ENOMEM, "no memory for the choice of rank %u", cache->rank);
-        *known = (struct br_plan_tuning){config,
+        *place = (struct br_plan_tuning){config,
                                          bytes,
                                          collective,
                                          class,
@@ -193,9 +218,9 @@ int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collect
                                          tuning.packed,
                                          cache->disjoint_trees,
                                          cache->by_rank};
-        snprintf(known->text, sizeof known->text, "%s", text);
+        snprintf(place->text, sizeof place->text, "%s", text);
     }
-    *out = known;
+    *out = place;
     return 0;
 }
 

@@ -71,6 +71,7 @@ struct br_plan_cache {
     struct br_list plans; /* most recent first */
     uint32_t count;
     uint64_t built;                                 /* schedules, in all */
+    uint32_t replaced;                              /* choices, by others */
     struct br_plan_tuning tunings[BR_PLAN_TUNINGS]; /* by hash */
 };
 

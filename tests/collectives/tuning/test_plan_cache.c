@@ -148,6 +148,28 @@ static void plan_cache_choose__by_name_or_cost(void **state)
     br_plan_cache_destroy(&cache);
 }
 
+/* A program that calls many collectives by turns finds all choices again: of several sizes, and of
+ * types that are reduced at different rates. */
+static void plan_cache_choose__keeps_those_of_a_program(void **state)
+{
+    const struct br_plan_tuning *found[64][2];
+    struct br_plan_cache cache;
+
+    (void)state;
+    init(&cache, 4);
+    for (size_t i = 0; i < 64; i++)
+        for (int class = 0; class < 2; class ++)
+            assert_int_equal(br_plan_cache_choose(&cache, BR_ALLREDUCE, (enum br_cost_class) class,
+                                                  "", 8 + 8 * i * i, &found[i][class]),
+                             0);
+    for (size_t i = 0; i < 64; i++)
+        for (int class = 0; class < 2; class ++) {
+            assert_int_equal(found[i][class]->bytes, 8 + 8 * i * i);
+            assert_int_equal(found[i][class]->class, class);
+        }
+    br_plan_cache_destroy(&cache);
+}
+
 /* Shapes with the same algorithm are different plans. */
 static void plan_cache_choose__tells_shapes_apart(void **state)
 {
@@ -232,6 +254,7 @@ int main(void)
         cmocka_unit_test(plan_cache_get__refuses_what_does_not_apply),
         cmocka_unit_test(plan_cache_get__counts_readers),
         cmocka_unit_test(plan_cache_choose__by_name_or_cost),
+        cmocka_unit_test(plan_cache_choose__keeps_those_of_a_program),
         cmocka_unit_test(plan_cache_choose__tells_shapes_apart),
         cmocka_unit_test(plan_cache_choose__like_another),
     };
