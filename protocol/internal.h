@@ -103,13 +103,18 @@ static inline void br_rail_check_credits(struct br_rail *rail)
     if (unannounced && 4 * unannounced + br_rail_held(rail) >= BR_CREDITS)
         rail->ack_due = true;
 }
-/* A numbered message of the peer was released: ACK will say so. */
-static inline void br_rail_message_released(struct br_rail *rail, uint64_t now)
+/* A numbered message of the peer was released: ACK will say so. waited: a receive that came later
+ * has taken it. Then this rank is behind, and those that wait keep it busy: half of all credits are
+ * announced together, as each of a few would wake the peer for a few (rails.md, section 4). */
+static inline void br_rail_message_released(struct br_rail *rail, bool waited, uint64_t now)
 {
     rail->released++;
     if (!rail->unannounced_since)
         rail->unannounced_since = now;
-    br_rail_check_credits(rail);
+    if (!waited)
+        br_rail_check_credits(rail);
+    else if (rail->released - rail->announced >= BR_CREDITS - BR_CROWDED)
+        rail->ack_due = true;
 }
 
 /* Allocates memory for the copies of the rail's messages, once. -ENOMEM with a message. */

@@ -69,12 +69,12 @@ size_t br_match_unexpected_bytes(void)
     return sizeof(struct br_unexpected);
 }
 
-/* Gives back the buffer of a message that has been dealt with. */
+/* Gives back the buffer of a message that has been dealt with, as br_rail_message_released(). */
 static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link,
-                          void *buffer)
+                          void *buffer, bool waited)
 {
     link->device->ops->release(link->device, link, buffer);
-    br_rail_message_released(rail, w->now);
+    br_rail_message_released(rail, waited, w->now);
     if (rail->ack_due)
         br_peer_activate(w, rail->peer);
 }
@@ -96,7 +96,7 @@ static void match_forget(struct br_worker *w, struct br_unexpected *u)
     br_list_remove(&u->arrival);
     if (u->rail) {
         br_list_remove(&u->node);
-        match_release(w, u->rail, u->link, u->buffer);
+        match_release(w, u->rail, u->link, u->buffer, true);
     }
     free(u->copy);
     u->copy = NULL;
@@ -322,7 +322,7 @@ static bool match_set_aside(struct br_worker *w, struct br_unexpected *u)
         return false;
     br_list_remove(&u->node);
     u->rail = NULL;
-    match_release(w, rail, u->link, u->buffer);
+    match_release(w, rail, u->link, u->buffer, false);
     return true;
 }
 
@@ -355,6 +355,13 @@ static bool match_gives_back(const struct br_worker *w, const struct br_unexpect
     return u->message.type == BR_MESSAGE_ANNOUNCE &&
            w->peers[u->peer].early_announces <= BR_SLOTS_MAX &&
            w->unexpected.n_used <= (uint64_t)MANY * w->config.max_transfers;
+}
+
+/* Does a transfer or a receive without one wait for something of the peer? */
+static bool match_waits(const struct br_peer *peer)
+{
+    return !br_list_empty(&peer->expecting) || !br_list_empty(&peer->waiting) ||
+           !br_list_empty(&peer->awaited);
 }
 
 static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
@@ -394,7 +401,8 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
         ++*count;
     if (br_rail_held(rail) >= BR_CROWDED) {
         w->crowded++;
-        br_rail_check_credits(rail);
+        if (match_waits(rail->peer)) /* for another one, which may lack a credit */
+            br_rail_check_credits(rail);
         if (rail->ack_due)
             br_peer_activate(w, rail->peer);
     }
@@ -487,7 +495,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
 
     if (!br_list_empty(&rail->peer->awaited) &&
         match_deliver_awaited(w, rail->peer, m, event->payload)) {
-        match_release(w, rail, event->link, event->buffer);
+        match_release(w, rail, event->link, event->buffer, false);
         return;
     }
     t = value = match_take(table, m, rail->peer->rank);
@@ -495,19 +503,19 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         !match_awaited(rail->peer, m->tag) &&
         w->p2p.is_taken(w->p2p.context, rail->peer->rank, m->tag)) {
         /* its receive was posted before it came, and may have ended */
-        match_release(w, rail, event->link, event->buffer);
+        match_release(w, rail, event->link, event->buffer, false);
         return;
     }
     if (!value || match_untagged(value)) {
         if (br_agree_operation(w, rail->peer->rank, m))
             match_keep(w, rail, table, event, m);
         else
-            match_release(w, rail, event->link, event->buffer);
+            match_release(w, rail, event->link, event->buffer, false);
         return;
     }
     if (m->type == BR_MESSAGE_ANNOUNCE) { /* its READY is on the way */
         br_agree_transfer(w, t, m);
-        match_release(w, rail, event->link, event->buffer);
+        match_release(w, rail, event->link, event->buffer, false);
         return;
     }
     if (br_agree_transfer(w, t, m)) {
@@ -516,7 +524,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         else
             match_deliver(w, t, m, event->payload);
     }
-    match_release(w, rail, event->link, event->buffer);
+    match_release(w, rail, event->link, event->buffer, false);
 }
 
 /* NULL, or what is wrong with a message as such. */
@@ -566,7 +574,7 @@ static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     if (rail->link == event->link) /* else it is closed, and the buffer with it */
-        match_release(w, rail, event->link, event->buffer);
+        match_release(w, rail, event->link, event->buffer, false);
 }
 
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
@@ -591,7 +599,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     rail->total_rx += br_message_data(&m, event->length);
     if (!first) {
         w->counters.dropped_messages++;
-        match_release(w, rail, event->link, event->buffer);
+        match_release(w, rail, event->link, event->buffer, false);
         return;
     }
     rail->peer->messages++;

@@ -120,7 +120,7 @@ static void released__a_quarter_is_announced_at_once(void **state)
     for (uint32_t i = 0; i < BR_CREDITS / 4; i++) {
         assert_false(rail->ack_due);
         rail->arrived++;
-        br_rail_message_released(rail, 100 + i);
+        br_rail_message_released(rail, false, 100 + i);
     }
     assert_true(rail->ack_due);
     assert_int_equal(rail->unannounced_since, 100);
@@ -138,15 +138,31 @@ static void released__sooner_while_others_wait(void **state)
     for (uint32_t i = 0; i < 5; i++) {
         assert_false(rail->ack_due);
         rail->arrived++;
-        br_rail_message_released(rail, 100);
+        br_rail_message_released(rail, false, 100);
     }
     rail->arrived++;
-    br_rail_message_released(rail, 100);
+    br_rail_message_released(rail, false, 100);
     assert_true(rail->ack_due);
     rail->ack_due = false;
     rail->announced = rail->released;
     rail->arrived = rail->released + BR_CREDITS + 1;
-    br_rail_message_released(rail, 100);
+    br_rail_message_released(rail, false, 100);
+    assert_true(rail->ack_due);
+}
+
+/* Receives that come late take one after the other of those that wait: they go back together. */
+static void released__half_where_this_rank_is_behind(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b);
+    rail->arrived = BR_CREDITS;
+    for (uint32_t i = 0; i < BR_CREDITS / 2; i++) {
+        assert_false(rail->ack_due);
+        br_rail_message_released(rail, true, 100);
+    }
     assert_true(rail->ack_due);
 }
 
@@ -162,7 +178,7 @@ static void check_credits__those_that_are_left(void **state)
     br_rail_check_credits(rail);
     assert_false(rail->ack_due); /* nothing to give back */
     rail->arrived = 1;
-    br_rail_message_released(rail, 100);
+    br_rail_message_released(rail, false, 100);
     assert_false(rail->ack_due);
     rail->arrived = BR_CREDITS; /* all but that one wait */
     br_rail_check_credits(rail);
@@ -178,6 +194,7 @@ int main(void)
         cmocka_unit_test(ack__counters_wrap),
         cmocka_unit_test(released__a_quarter_is_announced_at_once),
         cmocka_unit_test(released__sooner_while_others_wait),
+        cmocka_unit_test(released__half_where_this_rank_is_behind),
         cmocka_unit_test(check_credits__those_that_are_left),
     };
 
