@@ -20,8 +20,7 @@ static void check_view(const struct br_dgram_view *view, const uint8_t *bytes, s
     if (view->kind == BR_DGRAM_DATA) {
         check(view->content == bytes + sizeof view->data &&
               view->content_bytes == size - sizeof view->data);
-        check(view->data.part < BR_DGRAM_PARTS && view->data.path < BR_DGRAM_PATHS &&
-              view->data.number);
+        check(view->data.frame_kind == BR_FRAME_MESSAGE || view->data.frame_kind == BR_FRAME_DATA);
         check(view->content_bytes >= (view->data.part ? 1u : BR_FRAME_INLINE));
         check(view->data.length <= BR_DGRAM_MAX_FRAME);
     } else if (view->kind == BR_DGRAM_ACK) {

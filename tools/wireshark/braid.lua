@@ -13,7 +13,7 @@ local braid = Proto("braid", "braid transport")
 local bit = bit or bit32 or require("bit")
 
 local FRAME_HEADER, INLINE, MAX_PAYLOAD = 64, 48, 16 * 1024 * 1024
-local EAGER_INLINE, RKEY_BYTES = 24, 16
+local EAGER_INLINE, RKEY_BYTES, DATA_HEADER = 24, 16, 40
 
 -- ---- names, by the enums of the headers --------------------------------------------------------
 
@@ -140,21 +140,22 @@ field("string", "store.host", "Host")
 field("string", "store.key", "Key")
 field("bytes", "store.value", "Value")
 
-numbers("8", "datagram.", {version = "Version", paths = "Paths", part = "Part", path = "Path"})
+numbers("8", "datagram.", {version = "Version", paths = "Paths"})
 field("uint8", "datagram.kind", "Datagram", base.DEC, dgram_kind)
 field("uint32", "datagram.checksum", "Checksum", base.HEX)
 field("uint8", "datagram.checksum.status", "Checksum status", base.DEC, {[0] = "Bad", [1] = "Good", [2] = "Unverified"})
 field("uint64", "datagram.link", "Link (number at the receiver)", base.HEX)
 field("uint64", "datagram.from", "Link (number at the sender)", base.HEX)
-field("uint64", "datagram.number", "Packet", base.DEC)
 numbers("32", "datagram.", {
-    size = "Bytes of a packet, at most", frame = "Frame", order = "Order", offset = "Offset in the transfer",
-    length = "Payload bytes of the frame",
+    number = "Packet", size = "Bytes of a packet, at most", frame = "Frame", order = "Order", offset = "Offset in the transfer",
 })
 field("uint32", "datagram.slot", "Slot", base.HEX)
-field("uint8", "datagram.frame_kind", "Kind of the frame", base.DEC, frame_kind)
-field("bool", "datagram.header_only", "Checksum does not cover the payload", 8, nil, 1)
-field("bool", "datagram.asks", "Asks for ACK", 8, nil, 2)
+field("uint32", "datagram.length", "Payload bytes of the frame", base.DEC, nil, 0x1ffff)
+field("uint32", "datagram.part", "Part", base.DEC, nil, 0x7e0000)
+field("uint32", "datagram.frame_kind", "Kind of the frame", base.DEC, frame_kind, 0x1800000)
+field("uint32", "datagram.path", "Path", base.DEC, nil, 0xe000000)
+field("bool", "datagram.header_only", "Checksum does not cover the payload", 32, nil, 0x10000000)
+field("bool", "datagram.asks", "Asks for ACK", 32, nil, 0x20000000)
 field("framenum", "datagram.first", "This part was first sent in", base.NONE)
 field("uint64", "ack.top", "Largest number arrived", base.DEC)
 field("uint64", "ack.latest", "Number that arrived last", base.DEC)
@@ -649,12 +650,17 @@ local function crc32c(text)
     return bit.band(bit.bnot(crc), 0xffffffff) % 0x100000000
 end
 
+-- `n` bits of a number, from bit `first` on.
+local function bits(number, first, n)
+    return math.floor(number / 2 ^ first) % 2 ^ n
+end
+
 local function add_checksum(tvb, tree)
     local text, item, status = tvb:raw(), tree:add_le(F["datagram.checksum"], tvb(4, 4)), 2
 
     if braid.prefs.checksum and tvb:len() == tvb:reported_len() then
-        if u8(tvb, 3) == 5 and #text >= 48 and bit.band(u8(tvb, 47), 1) == 1 then
-            text = text:sub(1, u8(tvb, 44) == 0 and 96 or 48)
+        if u8(tvb, 3) == 5 and #text >= DATA_HEADER and bits(u32(tvb, 36), 28, 1) == 1 then
+            text = text:sub(1, DATA_HEADER + (bits(u32(tvb, 36), 17, 6) == 0 and INLINE or 0))
         end
         status = crc32c(text:sub(1, 4) .. "\0\0\0\0" .. text:sub(9)) == u32(tvb, 4) and 1 or 0
     end
@@ -668,21 +674,22 @@ local links = {} -- numbers of links (8 bytes) that datagrams have begun with
 local seen = {} -- where each part of a frame was sent first: its packet's number, and that of the captured packet
 
 local function add_part(tvb, pinfo, tree)
-    local frame_kind_number, part, path = u8(tvb, 45), u8(tvb, 44), u8(tvb, 46)
-    local content = tvb:len() > 48 and tvb(48) or nil
-    local key = tvb(8, 8):raw() .. tvb(24, 4):raw() .. string.char(part)
-    local number = tvb(16, 8):le_uint64()
+    local word = u32(tvb, 36)
+    local frame_kind_number, part, path = bits(word, 23, 2), bits(word, 17, 6), bits(word, 25, 3)
+    local content = tvb:len() > DATA_HEADER and tvb(DATA_HEADER) or nil
+    local key = tvb(8, 8):raw() .. tvb(20, 4):raw() .. string.char(part)
+    local number = u32(tvb, 16)
     local text
 
-    add(tree, tvb, {{"datagram.number", 16, 8}, {"datagram.frame", 24, 4}, {"datagram.order", 28, 4},
-        {"datagram.slot", 32, 4}, {"datagram.offset", 36, 4}, {"datagram.length", 40, 4}, {"datagram.part", 44, 1},
-        {"datagram.frame_kind", 45, 1}, {"datagram.path", 46, 1}, {"datagram.header_only", 47, 1},
-        {"datagram.asks", 47, 1}})
+    add(tree, tvb, {{"datagram.number", 16, 4}, {"datagram.frame", 20, 4}, {"datagram.order", 24, 4},
+        {"datagram.slot", 28, 4}, {"datagram.offset", 32, 4}, {"datagram.length", 36, 4}, {"datagram.part", 36, 4},
+        {"datagram.frame_kind", 36, 4}, {"datagram.path", 36, 4}, {"datagram.header_only", 36, 4},
+        {"datagram.asks", 36, 4}})
     if not pinfo.visited and not seen[key] then
-        seen[key] = {number = tostring(number) .. "/" .. path, at = pinfo.number}
+        seen[key] = {number = number .. "/" .. path, at = pinfo.number}
     end
     if frame_kind_number == 2 then
-        text = string.format("DATA %d bytes at %d of slot 0x%x, part %d", u32(tvb, 40), u32(tvb, 36), u32(tvb, 32), part)
+        text = string.format("DATA %d bytes at %d of slot 0x%x, part %d", bits(word, 0, 17), u32(tvb, 32), u32(tvb, 28), part)
     else
         text = string.format("MESSAGE part %d", part)
     end
@@ -699,12 +706,12 @@ local function add_part(tvb, pinfo, tree)
     elseif content then
         tree:add(F["payload"], content)
     end
-    if seen[key] and seen[key].number ~= tostring(number) .. "/" .. path then
+    if seen[key] and seen[key].number ~= number .. "/" .. path then
         tree:add(F["datagram.first"], seen[key].at):set_generated()
         tree:add_proto_expert_info(E.again)
         text = text .. " (again)"
     end
-    return string.format("%s %s:%d %s", dgram_kind[5], path, number:tonumber(), text)
+    return string.format("%s %s:%d %s", dgram_kind[5], path, number, text)
 end
 
 local function add_ranges(tvb, tree)
@@ -738,13 +745,15 @@ local function dissect_packet(tvb, pinfo, tree)
             add(t, tvb, {{"datagram.from", 16, 8}, {"datagram.size", 24, 4}, {"datagram.paths", 28, 1}})
             return string.format("%s size %d", dgram_kind[kind], u32(tvb, 24))
         end
-    elseif has(t, tvb, 48) then
-        if kind == 5 then
-            return add_part(tvb, pinfo, t)
-        elseif kind == 7 then
+    elseif kind == 7 then
+        if has(t, tvb, 48) then
             return add_ranges(tvb, t)
         end
-        add(t, tvb, {{"datagram.number", 16, 8}, {"datagram.path", 46, 1}})
+    elseif has(t, tvb, DATA_HEADER) then
+        if kind == 5 then
+            return add_part(tvb, pinfo, t)
+        end
+        add(t, tvb, {{"datagram.number", 16, 4}, {"datagram.path", 36, 4}})
     end
     return name_of(dgram_kind, kind)
 end
@@ -754,7 +763,7 @@ local function packet_bytes(text, start)
     local at = start + 32
 
     while true do
-        at = text:find("db\2", at, true)
+        at = text:find("db\3", at, true)
         if not at then
             return #text - start + 1
         elseif links[text:sub(at + 8, at + 15)] then
@@ -767,7 +776,7 @@ end
 local function find_datagram(tvb, pinfo, tree)
     local text, at, texts = tvb:raw(), 0, {}
 
-    if #text < 32 or text:sub(1, 3) ~= "db\2" or text:byte(4) < 1 or text:byte(4) > 8 then
+    if #text < 32 or text:sub(1, 3) ~= "db\3" or text:byte(4) < 1 or text:byte(4) > 8 then
         return false
     end
     links[text:sub(9, 16)] = true

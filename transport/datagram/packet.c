@@ -33,8 +33,7 @@ static bool data_sensible(const struct br_dgram_data *data, size_t content)
 
     if (data->frame_kind != BR_FRAME_MESSAGE && data->frame_kind != BR_FRAME_DATA)
         return false;
-    return data->length <= BR_DGRAM_MAX_FRAME && data->part < BR_DGRAM_PARTS &&
-           data->path < BR_DGRAM_PATHS && data->number && content && content <= all &&
+    return data->length <= BR_DGRAM_MAX_FRAME && content && content <= all &&
            !(data->flags & ~(BR_DGRAM_HEADER_ONLY | BR_DGRAM_ASKS)) &&
            !(data->part == 0 && content < BR_FRAME_INLINE);
 }
@@ -77,7 +76,7 @@ static bool datagram_packet_sensible(struct br_dgram_view *view, const uint8_t *
     case BR_DGRAM_CLOSE:
         return size >= sizeof view->open && open_sensible(&view->open, view->kind, size);
     case BR_DGRAM_PING:
-        return size == sizeof view->data && view->data.number && view->data.path < BR_DGRAM_PATHS;
+        return size == sizeof view->data;
     case BR_DGRAM_ACK:
         return size >= RANGES_AT && ack_sensible(&view->ack, size);
     case BR_DGRAM_DATA:

@@ -14,7 +14,7 @@
 #include "transport/frame.h"
 
 #define BR_DGRAM_MAGIC   0x6264u /* "db" on the wire. */
-#define BR_DGRAM_VERSION 2u
+#define BR_DGRAM_VERSION 3u
 
 #define BR_DGRAM_PARTS     64u    /* The most parts of a frame. */
 #define BR_DGRAM_MAX_FRAME 65536u /* The most payload bytes of a frame. */
@@ -67,20 +67,21 @@ static_assert(sizeof(struct br_dgram_open) == 32, "set-up packet");
 /* DATA and PING. */
 struct br_dgram_data {
     struct br_dgram_header header;
-    uint64_t number; /* Of the packet on its path, from 1. */
+    uint32_t number; /* Of the packet on its path, from 1, modulo 2^32. */
     uint32_t frame;  /* The number of the frame, from 0, modulo 2^32. */
     /* MESSAGE: the number of the message, from 0; DATA: how many messages were posted before it.
      * Modulo 2^32. */
     uint32_t order;
-    uint32_t slot;      /* DATA: the number of the receiver's slot; MESSAGE: 0. */
-    uint32_t offset;    /* DATA: bytes from the start of the transfer; MESSAGE: 0. */
-    uint32_t length;    /* Payload bytes of the frame. */
-    uint8_t part;       /* Which part of the frame this is, from 0. */
-    uint8_t frame_kind; /* enum br_frame_kind; 0 in PING. */
-    uint8_t path;       /* Which of the sender's source ports it was sent from. */
-    uint8_t flags;      /* BR_DGRAM_HEADER_ONLY, BR_DGRAM_ASKS. */
+    uint32_t slot;   /* DATA: the number of the receiver's slot; MESSAGE: 0. */
+    uint32_t offset; /* DATA: bytes from the start of the transfer; MESSAGE: 0. */
+    /* Bits of one word, the lowest first (note 7). */
+    uint32_t length : 17;    /* Payload bytes of the frame. */
+    uint32_t part : 6;       /* Which part of the frame this is, from 0. */
+    uint32_t frame_kind : 2; /* enum br_frame_kind; 0 in PING. */
+    uint32_t path : 3;       /* Which of the sender's source ports it was sent from. */
+    uint32_t flags : 4;      /* BR_DGRAM_HEADER_ONLY, BR_DGRAM_ASKS. */
 };
-static_assert(sizeof(struct br_dgram_data) == 48, "data packet header");
+static_assert(sizeof(struct br_dgram_data) == 40, "data packet header");
 
 /* A range of an ACK, below the range before it, or at `top`: `gap` numbers that have not arrived,
  * then, below them, `run` numbers that have. */
@@ -127,6 +128,15 @@ int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out);
 /* Writes magic, version and checksum of a packet that consists of head[0..head_bytes) and the
  * payload. */
 void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_t payload_bytes);
+
+/* Returns the number of a packet of which the wire has the lower half: the one next to `near`. 0:
+ * the sender has none like it. */
+static inline uint64_t br_dgram_number(uint32_t lower, uint64_t near)
+{
+    int64_t number = (int64_t)near + (int32_t)(lower - (uint32_t)near);
+
+    return number > 0 ? (uint64_t)number : 0;
+}
 
 /* Writes to *out the CLOSE that answers a packet for a link that is not known here. The caller
  * sends it to where that packet came from, whose side finds its link by br_dgram_link_peer(). Not

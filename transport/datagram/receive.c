@@ -68,13 +68,13 @@ static void datagram_receive_acknowledge(struct br_dgram_link *link,
 {
     struct br_dgram_path *path = &link->paths[data->path];
     uint64_t top = path->n_runs ? path->runs[0].last : 0;
-    uint64_t at = now + delay;
+    uint64_t number = br_dgram_number(data->number, top), at = now + delay;
 
-    if (!datagram_receive_record(path, data->number))
+    if (!number || !datagram_receive_record(path, number))
         return;
-    path->latest = data->number;
+    path->latest = number;
     path->latest_at = now;
-    if (++path->unacked >= ACK_EVERY || data->number != top + 1)
+    if (++path->unacked >= ACK_EVERY || number != top + 1)
         at = now;
     if (at < path->ack_at)
         path->ack_at = at;

@@ -148,11 +148,11 @@ static void datagram_send_head(struct br_dgram_link *link, const struct br_dgram
     *data = (struct br_dgram_data){
         .header.kind = (uint8_t)kind,
         .header.link = link->peer,
-        .number = path->next,
-        .path = (uint8_t)(path - link->paths),
+        .number = (uint32_t)path->next,
+        .path = (uint32_t)(path - link->paths) & 7,
     };
     out->head_bytes = sizeof *data;
-    out->path = data->path;
+    out->path = (uint8_t)(path - link->paths);
     out->payload = NULL;
     out->payload_bytes = 0;
     out->region = NULL;
@@ -206,9 +206,10 @@ static void datagram_send_fill(struct br_dgram_link *link, const struct br_dgram
     data->order = frame->order;
     data->slot = frame->slot;
     data->offset = frame->offset;
-    data->length = frame->length;
-    data->part = part;
-    data->frame_kind = (uint8_t)frame->kind;
+    /* each is smaller; the compiler is told that it fits */
+    data->length = frame->length & 0x1ffff;
+    data->part = part & 0x3fu;
+    data->frame_kind = frame->kind & 3u;
     data->flags = link->config.header_only ? BR_DGRAM_HEADER_ONLY : 0;
     if (!part) {
         memcpy(out->head + sizeof *data, frame->inline_, BR_FRAME_INLINE);
