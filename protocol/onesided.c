@@ -111,18 +111,21 @@ static void onesided_share(const struct br_worker *w, int rank, const struct br_
         (void)rail->device->ops->share(rail->link, region, 0, NULL);
 }
 
-void *br_worker_shared(const struct br_worker *w, int rank, uint32_t id, uint64_t offset,
-                       uint64_t bytes)
+bool br_worker_find_shared(struct br_worker *w, int rank, uint32_t id, struct br_shared *shared)
 {
     const struct br_peer *peer = &w->peers[rank];
     const struct br_rail *rail = peer->rails;
-    struct br_shared shared;
 
     if (w->failed || !peer->n_rails || peer->state != BR_PEER_UP || rail->state != BR_RAIL_UP ||
-        !rail->device->caps.maps || rail->device->ops->share(rail->link, NULL, id, &shared) ||
-        offset > shared.bytes || bytes > shared.bytes - offset)
-        return NULL;
-    return shared.base + offset;
+        !rail->device->caps.maps || rail->device->ops->share(rail->link, NULL, id, shared))
+        return false;
+    if (shared->place)
+        w->reached = (struct br_reached){.peer = peer,
+                                         .id = id,
+                                         .unshared = rail->device->unshared,
+                                         .device = rail->device,
+                                         .shared = *shared};
+    return true;
 }
 
 /* The span that the request names; held until let_go(). */

@@ -149,6 +149,15 @@ enum br_slotless {
 
 struct br_unauthenticated; /* an incoming link that has not yet proved who it is (connect.c) */
 
+/* The region that br_worker_shared() has found last: most accesses are to the one before theirs. */
+struct br_reached {
+    const struct br_peer *peer; /* NULL: none */
+    uint32_t id;
+    uint32_t unshared; /* of `device`, when it was found */
+    const struct br_device *device;
+    struct br_shared shared;
+};
+
 struct br_worker {
     struct br_worker_config config;
     struct br_device *devices[BR_MAX_DEVICES];
@@ -215,6 +224,7 @@ struct br_worker {
     uint64_t last_timers;
     /* ns; a thread may sleep until then, as it was told (next_timer); 0: none does */
     uint64_t promised;
+    struct br_reached reached;
     int failed; /* 0, or the negative errno of what ended it */
     char message[320];
     /* failed, but links are still open: peers are being told; nothing may end yet */
@@ -390,10 +400,30 @@ uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t
  * Not on the data path. */
 void br_tracing_name(const struct br_worker *worker);
 
+/* Finds the rank's region `id` where this process reads and writes it by itself, and keeps it in
+ * worker->reached if it can be found there again. Returns false: it does not, or not yet. */
+bool br_worker_find_shared(struct br_worker *worker, int rank, uint32_t id,
+                           struct br_shared *shared);
+
 /* Where this process reads and writes [offset, offset + bytes) of the rank's region `id` by itself,
  * until the lock is given up; NULL: it cannot, or not yet. */
-void *br_worker_shared(const struct br_worker *worker, int rank, uint32_t id, uint64_t offset,
-                       uint64_t bytes);
+static inline void *br_worker_shared(struct br_worker *worker, int rank, uint32_t id,
+                                     uint64_t offset, uint64_t bytes)
+{
+    const struct br_reached *reached = &worker->reached;
+    struct br_shared shared;
+
+    if (reached->peer == &worker->peers[rank] && reached->id == id &&
+        reached->peer->state == BR_PEER_UP && !worker->failed &&
+        reached->unshared == reached->device->unshared &&
+        atomic_load_explicit(reached->shared.place, memory_order_acquire) == reached->shared.id) {
+        shared.base = reached->shared.base;
+        shared.bytes = reached->shared.bytes;
+    } else if (!br_worker_find_shared(worker, rank, id, &shared)) {
+        return NULL;
+    }
+    return offset <= shared.bytes && bytes <= shared.bytes - offset ? shared.base + offset : NULL;
+}
 
 /* When the next timer is due, or config.sleep_max is over, ns; UINT64_MAX: never. For the simulator
  * and for sleeping: a worker that is not polled until then does not count as starved

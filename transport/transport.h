@@ -17,6 +17,7 @@
 #ifndef BR_TRANSPORT_TRANSPORT_H
 #define BR_TRANSPORT_TRANSPORT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -214,6 +215,10 @@ struct br_region_gpu {
 struct br_shared {
     uint8_t *base;
     size_t bytes;
+    /* It is shared as long as `id` stands here and br_device.unshared stays the same; NULL: only
+     * share() tells. */
+    const _Atomic uint64_t *place;
+    uint64_t id;
 };
 
 /* A device; the first member of every back end's own struct. */
@@ -229,6 +234,8 @@ struct br_device {
     /* Set by poll() of a device with a thread of its own (threaded/): more may have arrived than
      * poll() has reported, although that was less than `max`. */
     bool behind;
+    /* Changes when something that share() has found at this end may be out of reach from now on. */
+    uint32_t unshared;
     /* What has happened since device_open(). "Bytes" are bytes of payload. */
     struct br_device_counters {
         uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;

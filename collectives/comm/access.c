@@ -27,24 +27,6 @@
 #include "collectives/comm/progress_lock.h"
 #include "protocol/worker.h"
 
-/* Bytes that are copied in one turn of the lock: 10 to 50 us. */
-#define ACCESS_TURN (256u << 10)
-
-/* Under the lock. */
-static void *access_reach(const struct br_context *context, const struct braid_key *key,
-                          uint32_t region, uint64_t offset, uint64_t bytes)
-{
-    return br_worker_shared(context->worker, (int)key->rank, region, offset, bytes);
-}
-
-/* Under the lock: it counts as an operation from here on. */
-static void access_ended(struct braid_comm *comm, struct braid_op **handle)
-{
-    comm->operations++;
-    if (handle)
-        *handle = br_handle_of_ended(comm);
-}
-
 /* All bytes of a put (from) or a get (into). ends: the access has ended then. */
 static bool access_copy(struct braid_comm *comm, const struct braid_key *key, uint64_t offset,
                         const void *from, void *into, size_t bytes, bool ends,
@@ -54,25 +36,15 @@ static bool access_copy(struct braid_comm *comm, const struct braid_key *key, ui
     size_t n;
 
     for (size_t done = 0; done < bytes; done += n) {
-        void *there;
-
-        n = bytes - done < ACCESS_TURN ? bytes - done : ACCESS_TURN;
+        n = bytes - done < BR_ACCESS_TURN ? bytes - done : BR_ACCESS_TURN;
         if (!br_progress_trylock_armed(context)) {
             if (!done)
                 return false;
             br_progress_lock(context);
         }
-        there = access_reach(context, key, key->id, offset + done, n);
-        if (there && from)
-            memcpy(there, (const uint8_t *)from + done, n);
-        else if (there)
-            memcpy((uint8_t *)into + done, there, n);
-        if (there)
-            context->worker->counters.mapped_bytes += n;
-        if (there && ends && done + n == bytes)
-            access_ended(comm, handle);
-        br_progress_leave(context, n, false);
-        if (!there)
+        if (!br_access_turn(comm, key, offset + done, from ? (const uint8_t *)from + done : NULL,
+                            into ? (uint8_t *)into + done : NULL, n, ends && done + n == bytes,
+                            handle))
             return false;
     }
     return true;
@@ -90,11 +62,11 @@ static bool access_change(struct braid_comm *comm, const struct braid_key *key, 
 
     if (!br_progress_trylock_armed(context))
         return false;
-    there = access_reach(context, key, region, offset, sizeof *before);
+    there = br_worker_shared(context->worker, (int)key->rank, region, offset, sizeof *before);
     ended = there && !br_onesided_change(there, operation, operands, before);
     if (ended) {
         context->worker->counters.mapped_bytes += sizeof *before;
-        access_ended(comm, handle);
+        br_access_ended(comm, handle);
     }
     br_progress_leave(context, sizeof *before, false);
     return ended;
@@ -110,17 +82,11 @@ static bool access_signal(struct braid_comm *comm, const struct braid_key *key,
                          (enum br_atomic)notify->operation, &operands, &before, handle);
 }
 
-/* Is the key one of this job? If not, its target says so. */
-static bool access_knows(const struct braid_comm *comm, const struct braid_key *key)
+enum br_access_left br_access_parts(struct braid_comm *comm, const struct braid_key *key,
+                                    uint64_t offset, const void *from, void *into, size_t bytes,
+                                    const struct br_notify *notify, struct braid_op **handle)
 {
-    return key->check == comm->context->worker->config.check;
-}
-
-enum br_access_left br_access_move(struct braid_comm *comm, const struct braid_key *key,
-                                   uint64_t offset, const void *from, void *into, size_t bytes,
-                                   const struct br_notify *notify, struct braid_op **handle)
-{
-    if (!(bytes || notify) || !access_knows(comm, key) ||
+    if (!(bytes || notify) || !br_access_knows(comm, key) ||
         !access_copy(comm, key, offset, from, into, bytes, !notify, handle))
         return BR_ACCESS_ALL;
     if (notify && (!notify->region || !access_signal(comm, key, notify, handle)))
@@ -135,7 +101,7 @@ enum br_access_left br_access_atomic(struct braid_comm *comm, const struct braid
 {
     uint64_t number;
 
-    if (!access_knows(comm, key) ||
+    if (!br_access_knows(comm, key) ||
         !access_change(comm, key, key->id, offset, operation, &operands, &number, handle))
         return BR_ACCESS_ALL;
     memcpy(before, &number, sizeof number);

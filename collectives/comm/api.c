@@ -167,11 +167,6 @@ void br_api_apply_options(const struct braid_comm *comm, const struct braid_opti
         snprintf(op->algorithm, sizeof op->algorithm, "%s", options->algorithm);
 }
 
-bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
-{
-    return !out && !(options && options->done);
-}
-
 /* The call has waited for as long as options.wait_ms says for an operation with this handle, which
  * has no `done` yet. ended: whether it has ended by then; then *out is NULL. */
 static int api_leave(struct br_operation *op, struct braid_op *handle, bool ended,

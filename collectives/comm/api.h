@@ -66,7 +66,10 @@ void br_api_fill_point(const struct braid_comm *comm, const struct br_api_point 
                        const struct braid_options *options, struct br_operation *op);
 
 /* Does a call block? Only where the caller has given no place for a handle and no function. */
-bool br_api_blocks(const struct braid_options *options, struct braid_op **out);
+static inline bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
+{
+    return !out && !(options && options->done);
+}
 
 /* Submits an operation that is filled in; blocks if nobody else will hear of its end, which is when
  * `out` and op->done are NULL. Returns 0, or a negative errno with a message. */

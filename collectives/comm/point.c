@@ -63,6 +63,24 @@ POINT_INLINE bool point_may_be_at_once(const struct br_context *context,
            !(context->gpus && context->gpu->gpu_of(p->send ? p->send : p->recv));
 }
 
+/* *p for a function that takes it by value. It is copied field by field, and only where it is
+ * needed: else gcc keeps *p itself in memory, and every call begins with clearing it. */
+POINT_INLINE struct br_api_point point_written(const struct br_api_point *p)
+{
+    return (struct br_api_point){.kind = p->kind,
+                                 .send = p->send,
+                                 .recv = p->recv,
+                                 .bytes = p->bytes,
+                                 .peer = p->peer,
+                                 .key = p->key,
+                                 .offset = p->offset,
+                                 .operands = {p->operands.value, p->operands.compare},
+                                 .learns = p->learns,
+                                 .received = p->received,
+                                 .claimed = p->claimed,
+                                 .notify = p->notify};
+}
+
 /* What of a message or an access the engine still has to do. */
 struct point_left {
     bool only_value; /* of a put: its bytes stand */
@@ -126,7 +144,7 @@ POINT_INLINE bool point_at_once(struct braid_comm *comm, const struct br_api_poi
         !(p->key ? point_access(comm, p, handle, left)
                  : point_message(comm, p, options, handle, left, &ended)))
         return false;
-    *rc = ended && handle && !*handle ? point_handle(comm, *p, options, handle) : 0;
+    *rc = ended && handle && !*handle ? point_handle(comm, point_written(p), options, handle) : 0;
     if (ended && atomic_load_explicit(&comm->context->ends_fd, memory_order_relaxed) >= 0)
         br_completion_show_one(comm->context);
     return true;
@@ -206,7 +224,7 @@ POINT_INLINE int point_go(struct braid_comm *comm, const char *name, const struc
         rc = br_completion_may_block(name);
     if (rc || (!comm->context->gpus && point_at_once(comm, p, options, out, &left, &rc)))
         return rc;
-    return point_submit(comm, name, *p, left, options, out);
+    return point_submit(comm, name, point_written(p), left, options, out);
 }
 
 /* With options, which may have to be read into a copy. */
@@ -230,7 +248,7 @@ POINT_INLINE int point_call(struct braid_comm *comm, const char *name, const str
         *out = NULL;
     if (rc)
         return rc;
-    return options ? point_call_with(comm, name, *p, options, out)
+    return options ? point_call_with(comm, name, point_written(p), options, out)
                    : point_go(comm, name, p, NULL, out);
 }
 

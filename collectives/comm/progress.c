@@ -26,10 +26,6 @@
 /* Bytes of an access that may wait for the next pass. Measured over TCP: with 32 KiB a call that
  * shares a pass gains nothing any more, with 64 KiB gets lose. */
 #define REST_BYTES (16u << 10)
-/* Accesses without a look at the clock, which costs half as much as a small one. Each ACCESS_PART
- * bytes of a larger one count as one more. */
-#define ACCESSES    64
-#define ACCESS_PART 4096u
 /* Passes of a waiting caller without a look at the clock, which costs as much as half a pass. */
 #define PASSES 8
 /* Looks for what a caller waits for without an operation, between two passes. */
@@ -237,21 +233,15 @@ __attribute__((noinline)) static void leave_by_pass(struct br_context *context, 
         br_progress_let_in(context, turn);
 }
 
-void br_progress_leave(struct br_context *context, size_t bytes, bool due)
+void br_progress_leave_timed(struct br_context *context, bool due)
 {
-    context->accesses_made += 1 + (uint32_t)(bytes / ACCESS_PART);
-    if (due || context->accesses_made >= ACCESSES) {
-        uint64_t now = br_clock_now();
+    uint64_t now = br_clock_now();
 
-        context->accesses_made = 0;
-        if (due || now - context->passed >= PASS_AFTER) {
-            leave_by_pass(context, now);
-            return;
-        }
-    }
-    br_progress_unlock(context);
-    if (atomic_load(&context->lock_waiters))
-        br_progress_let_in(context, false);
+    context->accesses_made = 0;
+    if (due || now - context->passed >= PASS_AFTER)
+        leave_by_pass(context, now);
+    else
+        br_progress_leave_now(context);
 }
 
 bool br_progress_await(struct br_context *context, const struct br_awaited *awaited, uint64_t most)

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "collectives/comm/context.h"
+#include "collectives/comm/progress_lock.h"
 
 struct braid_op;
 struct br_awaited;
@@ -65,9 +66,30 @@ void br_progress_try_once(struct br_context *context);
  * will; whoever waits hears of it. op: NULL: it has been given back already. Under the lock. */
 void br_progress_let_go(struct braid_comm *comm, struct br_operation *op);
 
+/* Accesses without a look at the clock, which costs half as much as a small one. Each
+ * BR_ACCESS_PART bytes of a larger one count as one more. */
+#define BR_ACCESSES    64
+#define BR_ACCESS_PART 4096u
+
+/* The parts of br_progress_leave(): without a pass, and with a look at the clock. */
+static inline void br_progress_leave_now(struct br_context *context)
+{
+    br_progress_unlock(context);
+    if (atomic_load(&context->lock_waiters))
+        br_progress_let_in(context, false);
+}
+void br_progress_leave_timed(struct br_context *context, bool due);
+
 /* Under the lock, which this releases: an access has copied so many bytes, and makes a pass if the
  * last one was long ago, or if one is `due`. Who else wants the lock has it before this returns. */
-void br_progress_leave(struct br_context *context, size_t bytes, bool due);
+static inline void br_progress_leave(struct br_context *context, size_t bytes, bool due)
+{
+    context->accesses_made += 1 + (uint32_t)(bytes / BR_ACCESS_PART);
+    if (due || context->accesses_made >= BR_ACCESSES)
+        br_progress_leave_timed(context, due);
+    else
+        br_progress_leave_now(context);
+}
 
 /* Under the lock: looks for what a rank sends (br_worker_look()) until it has come, which makes
  * this true; or for `most` ns; until another thread wants the lock; or until there is something

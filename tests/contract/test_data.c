@@ -485,12 +485,23 @@ static bool finds(const struct contract *contract, struct br_link *b,
     return !contract->ops->share(b, NULL, region->id, theirs) && theirs->bytes == region->bytes;
 }
 
+/* Is what was found then, when the device had this `unshared`, known to be there without share()?
+ * otherwise: what is the answer of a device where only share() tells. */
+static bool stays(const struct br_shared *theirs, const struct br_device *device, uint32_t unshared,
+                  bool otherwise)
+{
+    return theirs->place ? atomic_load(theirs->place) == theirs->id && device->unshared == unshared
+                         : otherwise;
+}
+
 static void shared__is_read_and_written_in_place(void **state)
 {
     struct contract *contract = *state;
     struct br_region regions[2];
     struct br_shared theirs[2];
+    const struct br_device *device;
     struct br_link *a, *b;
+    uint32_t unshared;
 
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
@@ -515,13 +526,20 @@ static void shared__is_read_and_written_in_place(void **state)
             theirs[i % 2].base[4999] = (uint8_t)(i + 7);
             assert_int_equal(own[4999], i + 7);
         }
+        device = contract->sides[1].device;
+        unshared = device->unshared;
+        for (int i = 0; i < 2; i++)
+            assert_true(stays(&theirs[i], device, unshared, true));
         assert_false(finds(contract, a, &regions[0], &theirs[0])); /* it is no peer's there */
         /* at once, without a poll */
         contract->ops->region_release(contract->sides[0].device, &regions[0]);
+        assert_false(stays(&theirs[0], device, unshared, false));
+        assert_true(stays(&theirs[1], device, unshared, true));
         assert_false(finds(contract, b, &regions[0], &theirs[0]));
         assert_true(finds(contract, b, &regions[1], &theirs[1]));
         assert_int_equal(contract->ops->region_register(contract->sides[0].device, &regions[0]), 0);
         contract->ops->link_close(a);
+        assert_false(stays(&theirs[1], device, unshared, false));
         assert_false(finds(contract, b, &regions[1], &theirs[1]));
     }
     for (int i = 0; i < 2; i++)

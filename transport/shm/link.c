@@ -108,6 +108,7 @@ void br_shm_link_fail(struct br_shm_link *link, int err, const char *format, ...
     if (err == EPROTO)
         device->base.counters.bad_frames++;
     link->state = BR_SHM_FAILED;
+    device->base.unshared++;
     link->error = -err;
     link->report_closed = link->known;
     if (link->socket >= 0) {
@@ -272,6 +273,7 @@ static int listen_once(struct br_shm_link *link)
     if (link->state != BR_SHM_OPEN)
         return br_error(ECONNRESET, "the peer left during the handshake");
     link->peer_left = true;
+    link->base.device->unshared++;
     epoll_ctl(br_shm_device(&link->base)->epoll, EPOLL_CTL_DEL, link->socket, NULL);
     return 0;
 }

@@ -130,8 +130,10 @@ void br_shm_mapping_put(struct br_shm_mapping *mapping)
 
 void br_shm_segment_gone(struct br_shm_link *link, uint32_t number)
 {
-    if (link->segments[number])
-        br_shm_mapping_put(link->segments[number]);
+    if (!link->segments[number])
+        return;
+    link->base.device->unshared++;
+    br_shm_mapping_put(link->segments[number]);
     link->segments[number] = NULL;
 }
 
@@ -253,6 +255,8 @@ int br_shm_share(struct br_link *base, const struct br_region *own, uint32_t id,
         mapping->writable = true;
     }
     *theirs = (struct br_shared){.base = (uint8_t *)mapping->base,
-                                 .bytes = bytes < mapping->bytes ? bytes : mapping->bytes};
+                                 .bytes = bytes < mapping->bytes ? bytes : mapping->bytes,
+                                 .place = &link->in.header->shared[number].id,
+                                 .id = (uint64_t)id + 1};
     return 0;
 }

@@ -255,7 +255,8 @@ static int sim_device_share(struct br_link *base, const struct br_region *own, u
     for (int i = 0; i < BR_SIM_SHARED; i++) {
         if (!other->shared[i] || other->shared[i]->id != id)
             continue;
-        *theirs = (struct br_shared){other->shared[i]->base, other->shared[i]->bytes};
+        *theirs =
+            (struct br_shared){.base = other->shared[i]->base, .bytes = other->shared[i]->bytes};
         return 0;
     }
     return -ENOENT;
