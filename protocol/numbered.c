@@ -65,17 +65,21 @@ static void give_slots_back(struct br_rail *rail)
     }
 }
 
-/* Writes the message into the rail's next `retained` entry and posts it from there. Message and
- * data are copied, so the transfer ends at once, and the message can be sent again if the rail is
- * lost. */
-static bool post_retained(struct br_rail *rail, const struct br_message *m,
-                          const struct br_notify *notify, const void *data, uint32_t length)
+/* The rail's next `retained` entry, where the message is written that is to leave. */
+static inline struct br_message *next_retained(struct br_rail *rail)
+{
+    give_slots_back(rail); /* before the entry of one is used again */
+    return &rail->retained[rail->sent % BR_UNRELEASED].message;
+}
+
+/* Posts what stands in next_retained(). Data is copied as well, so the transfer ends at once, and
+ * the message can be sent again if the rail is lost. */
+static bool post_retained(struct br_rail *rail, const struct br_notify *notify, const void *data,
+                          uint32_t length)
 {
     struct br_retained *keep = &rail->retained[rail->sent % BR_UNRELEASED];
     uint32_t before = notify ? sizeof *notify : 0;
 
-    give_slots_back(rail); /* before the entry of one is used again */
-    keep->message = *m;
     keep->length = before + length;
     keep->slot = rail->free_slots[rail->n_free_slots - 1];
     keep->memory = keep->length ? rail->slots + keep->slot * (size_t)rail->slot_bytes : NULL;
@@ -83,12 +87,12 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m,
         memcpy(keep->memory, notify, sizeof *notify);
     if (length)
         memcpy(keep->memory + before, data, length);
-    if (br_control_post(rail, m, keep->memory, keep->length) != 1)
+    if (br_control_post(rail, &keep->message, keep->memory, keep->length) != 1)
         return false;
     rail->sent++;
     if (keep->memory)
         rail->n_free_slots--;
-    rail->total_tx += br_message_data(m, keep->length);
+    rail->total_tx += br_message_data(&keep->message, keep->length);
     return true;
 }
 
@@ -110,37 +114,37 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
                          struct br_transfer *t)
 {
     struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
-    struct br_message m = {0};
+    struct br_message *m = next_retained(rail);
     bool announces = t->is_send && t->state == BR_TRANSFER_MATCHING;
     uint8_t places[BR_MAX_RKEYS];
     const void *payload = NULL;
     uint32_t length = 0;
 
     if (t->request)
-        m = *t->request;
+        *m = *t->request;
     else
-        m.bytes = t->length;
-    m.check = t->check;
-    m.sequence = stream->sequence;
-    m.tag = t->tag;
+        *m = (struct br_message){.bytes = t->length};
+    m->check = t->check;
+    m->sequence = stream->sequence;
+    m->tag = t->tag;
     if (!t->is_send) {
-        m.type = BR_MESSAGE_READY;
-        m.ready =
+        m->type = BR_MESSAGE_READY;
+        m->ready =
             (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
         if (peer->rkey_rails) {
             payload = places;
-            length = br_rkey_write(peer, t, &m, places);
+            length = br_rkey_write(peer, t, m, places);
         }
     } else if (announces) {
-        m.type = BR_MESSAGE_ANNOUNCE;
-        m.waiting.total = t->total;
+        m->type = BR_MESSAGE_ANNOUNCE;
+        m->waiting.total = t->total;
     } else if (t->request) {
         payload = t->memory;
         length = t->length;
     } else {
-        payload = fill_eager(&m, t->memory, t->length, &length);
+        payload = fill_eager(m, t->memory, t->length, &length);
     }
-    if (!post_retained(rail, &m, t->notify, payload, length))
+    if (!post_retained(rail, t->notify, payload, length))
         return false;
     stream->sequence++;
     if (!br_list_empty(&t->queued.node)) {
@@ -161,7 +165,8 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
 /* A message of a lost rail, with its old sequence: the peer drops it if it has it already. */
 static bool send_unacked(struct br_rail *rail, struct br_unacked *unacked)
 {
-    if (!post_retained(rail, &unacked->message, NULL, unacked->data, unacked->length))
+    *next_retained(rail) = unacked->message;
+    if (!post_retained(rail, NULL, unacked->data, unacked->length))
         return false;
     br_list_remove(&unacked->node);
     free(unacked);
@@ -277,7 +282,7 @@ bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_
     struct br_peer *peer = &w->peers[rank];
     struct br_stream *stream = &peer->streams[br_stream_of(tag)];
     struct br_rail *rail = br_peer_only_rail(w, peer);
-    struct br_message m;
+    struct br_message *m;
     const void *payload;
     uint32_t bytes;
     bool left;
@@ -285,11 +290,12 @@ bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_
     if (!rail || rail->quiet || length > peer->eager_bytes || !br_list_empty(&peer->active) ||
         !br_rail_takes_message(rail, true) || !may_number(peer, br_stream_of(tag)))
         return false;
-    m = (struct br_message){
+    m = next_retained(rail);
+    *m = (struct br_message){
         .check = check, .sequence = stream->sequence, .tag = tag, .bytes = length};
-    payload = fill_eager(&m, memory, length, &bytes);
+    payload = fill_eager(m, memory, length, &bytes);
     rail->link->alone = true;
-    left = post_retained(rail, &m, NULL, payload, bytes);
+    left = post_retained(rail, NULL, payload, bytes);
     rail->link->alone = false;
     w->flush_due = w->flush_due || rail->device->unsent;
     if (!left)
@@ -319,7 +325,8 @@ void br_numbered_put_done(struct br_peer *peer, struct br_pump *pump)
         return;
     while ((rail = message_rail(peer, pump->full, false))) {
         m->sequence = peer->streams[which].sequence;
-        if (post_retained(rail, m, NULL, NULL, 0)) {
+        *next_retained(rail) = *m;
+        if (post_retained(rail, NULL, NULL, 0)) {
             peer->streams[which].sequence++;
             *m = (struct br_message){0};
             pump->n++;

@@ -384,11 +384,11 @@ static void protocol_receive_message(struct br_worker *w, struct br_rail *rail,
     struct br_link *link = event->link;
     struct br_message m;
 
-    memcpy(&m, event->inline_, sizeof m);
-    if (br_message_is_numbered(m.type)) {
+    if (br_message_is_numbered(event->inline_[offsetof(struct br_message, type)])) {
         br_match_message(w, rail, event);
         return;
     }
+    memcpy(&m, event->inline_, sizeof m);
     receive_control(w, rail, event, &m);
     if (rail->link == link) /* not if what it said has closed this very link */
         link->device->ops->release(link->device, link, event->buffer);

@@ -82,13 +82,6 @@ int braid_size(const struct braid_comm *comm)
     return rc ? rc : comm->size;
 }
 
-bool br_comm_maps(const struct br_context *context, int rank)
-{
-    const struct br_peer *peer = &context->worker->peers[rank];
-
-    return peer->n_rails && peer->rails[0].device->caps.maps; /* then it is the only rail */
-}
-
 bool br_comm_one_host(const struct br_context *context, const int *ranks, int size)
 {
     for (int i = 0; i < size; i++) {

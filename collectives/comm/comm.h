@@ -17,6 +17,7 @@
 #include "collectives/engine/executor.h"
 #include "collectives/engine/user_reduction.h"
 #include "collectives/tuning/calibration.h"
+#include "protocol/worker.h"
 
 struct br_group;
 struct br_shm_executor;
@@ -69,7 +70,12 @@ uint32_t br_comm_eager_bytes(const struct braid_comm *comm);
 
 /* Do this rank and `rank` of the job, another one, map each other's memory? Then both are on one
  * host. */
-bool br_comm_maps(const struct br_context *context, int rank);
+static inline bool br_comm_maps(const struct br_context *context, int rank)
+{
+    const struct br_peer *peer = &context->worker->peers[rank];
+
+    return peer->n_rails && peer->rails[0].device->caps.maps; /* then it is the only rail */
+}
 
 /* Do these ranks of the job (NULL: all) share this host's memory? Every rank finds the same. */
 bool br_comm_one_host(const struct br_context *context, const int *ranks, int size);

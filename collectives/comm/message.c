@@ -66,9 +66,9 @@ static void message_ended(struct braid_comm *comm, struct braid_op **handle)
                               memory_order_relaxed);
 }
 
-static bool message_is_near(const struct braid_comm *comm, int peer)
+static inline bool message_is_near(const struct braid_comm *comm, int peer)
 {
-    return br_worker_is_near(comm->context->worker, br_group_in_job(comm->group, peer));
+    return br_comm_maps(comm->context, br_group_in_job(comm->group, peer));
 }
 
 /* Under the lock: a pass may find that a credit has come. Apart, as it may be cancelled. */
@@ -93,19 +93,6 @@ __attribute__((noinline)) static bool message_send_far(struct braid_comm *comm, 
 
     return br_engine_send_at_once(comm->context->engine, comm->group, peer, tag, memory, bytes,
                                   priority);
-}
-
-/* Under the lock, to a rank whose memory is mapped. */
-static inline bool message_send_near(struct braid_comm *comm, const void *memory, size_t bytes,
-                                     int peer, uint32_t tag, int32_t priority)
-{
-    for (bool again = false;; again = true) {
-        if (br_engine_send_at_once(comm->context->engine, comm->group, peer, tag, memory, bytes,
-                                   priority))
-            return true;
-        if (again || !message_has_credit(comm, peer))
-            return false;
-    }
 }
 
 /* Under the lock. Apart, as it may be cancelled. */
@@ -162,21 +149,31 @@ enum br_message_left br_message_send(struct braid_comm *comm, const void *memory
     struct br_context *context = comm->context;
     uint32_t tag = options ? options->tag : 0;
     int32_t priority = options ? options->priority : 0;
-    bool near = false, ended = false;
+    bool near, ended = false, passed = false;
 
     if (!br_progress_trylock_armed(context))
         return BR_MESSAGE_ALL;
+    near = message_is_near(comm, peer);
     if (br_ring_idle(&context->submissions)) {
-        near = message_is_near(comm, peer);
-        ended = near ? message_send_near(comm, memory, bytes, peer, tag, priority)
+        ended = near ? br_engine_send_at_once(context->engine, comm->group, peer, tag, memory,
+                                              bytes, priority)
                      : message_send_far(comm, memory, bytes, peer, tag, priority);
+        if (!ended && near && message_has_credit(comm, peer)) {
+            passed = true;
+            ended = br_engine_send_at_once(context->engine, comm->group, peer, tag, memory, bytes,
+                                           priority);
+        }
     }
     if (!ended) {
         br_progress_leave(context, 0, false);
         return BR_MESSAGE_ALL;
     }
     message_ended(comm, handle);
-    br_progress_leave(context, near ? MESSAGE_WEIGHT : NETWORK_WEIGHT, message_makes_due(context));
+    if (near && !passed) /* it is in the inbox: nothing is due that was not before */
+        br_progress_leave(context, MESSAGE_WEIGHT, !br_ring_idle(&context->submissions));
+    else
+        br_progress_leave(context, near ? MESSAGE_WEIGHT : NETWORK_WEIGHT,
+                          message_makes_due(context));
     return BR_MESSAGE_ENDED;
 }
 
@@ -186,22 +183,24 @@ enum br_message_left br_message_receive(struct braid_comm *comm, void *memory, s
 {
     struct br_context *context = comm->context;
     enum br_message_left left = BR_MESSAGE_ALL;
-    bool near = false, ended, due;
+    bool ended, due;
 
     if (!br_progress_trylock_armed(context))
         return BR_MESSAGE_ALL;
-    if (br_ring_idle(&context->submissions)) {
-        near = message_is_near(comm, peer);
+    if (br_ring_idle(&context->submissions))
         left = handle
                    ? br_posted_receive(comm, memory, bytes, peer, options, handle)
                    : message_receive(comm, memory, bytes, peer, options ? options->tag : 0, number);
-    }
     ended = left == BR_MESSAGE_ENDED;
     if (ended)
         message_ended(comm, handle);
     due =
         ended ? message_makes_due(context) : left == BR_MESSAGE_POSTED && br_posted_is_due(context);
-    br_progress_leave(context, !ended ? 0 : near ? MESSAGE_WEIGHT : NETWORK_WEIGHT, due);
+    br_progress_leave(context,
+                      !ended                        ? 0
+                      : message_is_near(comm, peer) ? MESSAGE_WEIGHT
+                                                    : NETWORK_WEIGHT,
+                      due);
     if (left == BR_MESSAGE_POSTED && atomic_load_explicit(&context->may_wake, memory_order_relaxed))
         message_wake(context);
     return left;

@@ -35,6 +35,7 @@ static int inbox_lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_
     while (cells < inbox->n_tickets)
         cells *= 2;
     inbox->mask = (uint32_t)cells - 1;
+    inbox->shift = (uint32_t)__builtin_ctzll(cells);
     inbox->bytes = PAGE + inbox_round_up(cells * sizeof(struct br_inbox_cell), PAGE) +
                    inbox_round_up(cells * 4, PAGE) +
                    inbox_round_up((size_t)inbox->message_stride * message_buffers, PAGE) +

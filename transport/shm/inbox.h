@@ -100,7 +100,8 @@ struct br_inbox {
     uint32_t message_bytes, message_stride;
     uint32_t message_buffers;
     uint32_t n_tickets;
-    uint32_t mask; /* of cells and of returns */
+    uint32_t mask;  /* of cells and of returns: their number, a power of two, less one */
+    uint32_t shift; /* its logarithm */
 };
 
 /* Makes and maps an inbox; *fd is the caller's, to pass on and close. -EINVAL, -ENOMEM, -EMFILE
@@ -135,7 +136,7 @@ static inline bool br_inbox_ready(const struct br_inbox *inbox, uint32_t positio
 /* Lap of a position in `returns`, never the value that its place holds before it is written. */
 static inline uint32_t br_inbox_lap(const struct br_inbox *inbox, uint32_t position)
 {
-    return (position / (inbox->mask + 1) + 1) & 0xffff;
+    return ((position >> inbox->shift) + 1) & 0xffff;
 }
 
 /* Where the ring of the pipe begins anew: the least such position from this one on. */

@@ -117,28 +117,19 @@ void br_shm_link_fail(struct br_shm_link *link, int err, const char *format, ...
     }
 }
 
-void br_shm_link_wake_peer(struct br_shm_link *link)
+void br_shm_link_wake_sleeper(struct br_shm_link *link)
 {
+    BR_DISABLE_CANCELLATION; /* small messages leave with it enabled (base/process.h, note 5) */
     struct br_packet packet = {.kind = BR_PACKET_WAKE};
-    _Atomic uint32_t *sleep;
-    uint32_t state;
+    _Atomic uint32_t *sleep = &link->out.header->sleep;
 
-    if (!link->wake_due || link->state != BR_SHM_OPEN)
+    if ((link->wake_due != BR_ASLEEP &&
+         atomic_load_explicit(sleep, memory_order_relaxed) != BR_STARVED) ||
+        atomic_exchange_explicit(sleep, BR_AWAKE, memory_order_relaxed) == BR_AWAKE)
         return;
-    sleep = &link->out.header->sleep;
-    /* What we wrote comes before this load, what the peer checks comes after its store: one of us
-     * sees the other. */
-    atomic_thread_fence(memory_order_seq_cst);
-    state = atomic_load_explicit(sleep, memory_order_relaxed);
-    if (state != BR_AWAKE && (link->wake_due == BR_ASLEEP || state == BR_STARVED) &&
-        atomic_exchange_explicit(sleep, BR_AWAKE, memory_order_relaxed) != BR_AWAKE) {
-        BR_DISABLE_CANCELLATION; /* small messages leave with it enabled (base/process.h, note 5) */
-
-        link->base.device->counters.system_calls++;
-        /* full: then it is readable, which wakes too */
-        (void)br_shm_packet_send(link->socket, &packet, -1);
-    }
-    link->wake_due = BR_AWAKE;
+    link->base.device->counters.system_calls++;
+    /* full: then it is readable, which wakes too */
+    (void)br_shm_packet_send(link->socket, &packet, -1);
 }
 
 /* Takes a connected socket: whose is it, and put it among those we listen to. */

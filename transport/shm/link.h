@@ -94,8 +94,8 @@ struct br_shm_posted {
 
 /* A message that the protocol holds. */
 struct br_shm_message {
+    _Alignas(16) uint8_t inline_[BR_FRAME_INLINE];
     bool held;
-    uint8_t inline_[BR_FRAME_INLINE];
 };
 
 /* The DATA frame that is arriving: a private copy of its cell. */
@@ -187,8 +187,20 @@ void br_shm_link_listen(struct br_shm_link *link);
  * is dropped). */
 void br_shm_link_fail(struct br_shm_link *link, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The peer sleeps: wakes it if that is for what was written (wake_due). */
+void br_shm_link_wake_sleeper(struct br_shm_link *link);
 /* Wakes the peer where something was written that it may sleep for. */
-void br_shm_link_wake_peer(struct br_shm_link *link);
+static inline void br_shm_link_wake_peer(struct br_shm_link *link)
+{
+    if (!link->wake_due || link->state != BR_SHM_OPEN)
+        return;
+    /* What we wrote comes before this load, what the peer checks comes after its store: one of us
+     * sees the other. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&link->out.header->sleep, memory_order_relaxed) != BR_AWAKE)
+        br_shm_link_wake_sleeper(link);
+    link->wake_due = BR_AWAKE;
+}
 
 /* post.c. */
 int br_shm_send_init(struct br_shm_link *link); /* once link->out is attached; -ENOMEM */

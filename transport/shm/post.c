@@ -43,8 +43,8 @@ int br_shm_send_init(struct br_shm_link *link)
     return 0;
 }
 
-static void shm_post_fill(struct br_inbox_cell *cell, const struct br_frame *frame,
-                          enum br_inbox_source source)
+static inline void shm_post_fill(struct br_inbox_cell *cell, const struct br_frame *frame,
+                                 enum br_inbox_source source)
 {
     cell->length = frame->length | (uint32_t)frame->kind << BR_CELL_LENGTH_BITS |
                    (uint32_t)source << (BR_CELL_LENGTH_BITS + 3);
@@ -202,8 +202,7 @@ static uint32_t pipe_room(const struct br_shm_link *link)
 
 static void pipe_out(struct br_shm_link *link)
 {
-    uint32_t room = link->piping_head != link->piping_tail ? pipe_room(link) : 0;
-    uint32_t moved = 0;
+    uint32_t room = pipe_room(link), moved = 0;
 
     while (room && link->piping_head != link->piping_tail) {
         uint32_t ticket = link->piping[link->piping_head % BR_INBOX_DATA];
@@ -270,7 +269,8 @@ int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
         base->device->counters.tx_bytes += frame->length;
     }
     if (i) {
-        pipe_out(link);
+        if (link->piping_head != link->piping_tail)
+            pipe_out(link);
         link->wake_due = BR_ASLEEP;
         br_shm_link_wake_peer(link);
     }
@@ -359,7 +359,7 @@ int br_shm_send_poll(struct br_shm_link *link, struct br_event *events, int max)
         if (shm_post_collect(link, (uint32_t)ticket, &events[n].cookie))
             n++;
     }
-    if (link->state == BR_SHM_OPEN)
+    if (link->state == BR_SHM_OPEN && link->piping_head != link->piping_tail)
         pipe_out(link);
     return n;
 }
