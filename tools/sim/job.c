@@ -142,12 +142,39 @@ static int link_partners(struct br_sim_job *job, uint32_t rank, const struct br_
     return rc;
 }
 
+static void fetch(const void *memory, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch((const uint8_t *)memory + at);
+}
+
+/* What the worker looks at when something of the link is reported. */
+static void fetch_rank(void *context, int host, const struct br_link *link)
+{
+    const struct br_sim_job *job = context;
+    const struct br_worker *w = job->ranks[host].worker;
+    const struct br_rail *rail = link->authenticated ? link->owner : NULL;
+
+    fetch(&w->devices, 1);
+    fetch(&w->n_devices, 128);
+    fetch(&w->done, 256);
+    fetch(&w->newest, 128);
+    if (rail) {
+        fetch(&rail->tx_bytes, 256);
+        fetch(&rail->probe_head, 384);
+        fetch(rail->peer, 256);
+        fetch(&rail->peer->dones, 192);
+    }
+}
+
 static int open_network(struct br_sim_job *job)
 {
     const struct br_topology *t = job->config.topology;
 
     for (job->leaves = 1; job->leaves < job->n;)
         job->leaves *= 2;
+    job->config.network.soon = fetch_rank;
+    job->config.network.soon_context = job;
     job->sim = br_sim_create(&job->config.network);
     job->ranks = calloc(job->n, sizeof *job->ranks);
     job->wake = malloc(2 * (size_t)job->leaves * sizeof *job->wake);

@@ -38,9 +38,18 @@ struct br_sim_key {
 };
 #define BR_SIM_PLACE_BITS 28
 
+#define BR_SIM_FRONT 32u /* A power of two. */
+
 /* Each entry has four below it, which are one cache line: a simulation of many hosts has more steps
  * on the heap than a cache holds, and what a pop costs is the lines that it looks at. */
 struct br_sim_heap {
+    /* The steps that come next, in their order, from front[front_head % BR_SIM_FRONT] on; all on
+     * the heap come later. So what they will look at can be fetched while others run. */
+    struct br_sim_next {
+        struct br_sim_step step;
+        uint64_t order; /* The number of its insertion. */
+    } front[BR_SIM_FRONT];
+    uint32_t front_head, front_count;
     /* [capacity] the entries; those from `count` on have the places that are free. They begin at
      * the fourth entry of `memory`, which is aligned. */
     struct br_sim_key *keys, *memory;
@@ -57,13 +66,13 @@ struct br_sim_switch {
 struct br_sim_port {
     struct br_sim_host *host;
     struct br_sim_switch *switch_; /* NULL when it has no cable. */
-    char name[BR_DEVICE_NAME];
     uint64_t bits_per_second, latency;
     uint64_t tx_free; /* When the wire to the switch is idle again. */
     uint64_t rx_free; /* When the switch's output port to this port is idle again. */
     bool down;
     uint64_t broken_until;
     struct br_list devices; /* The open devices: one for each worker. */
+    char name[BR_DEVICE_NAME];
 };
 
 struct br_sim_host {
@@ -131,13 +140,14 @@ static_assert(sizeof(struct br_sim_rkey_wire) == BR_RKEY_BYTES, "fills a remote 
 
 /* Both ends of what a link_connect() has begun; lives as long as a link or a packet needs it. */
 struct br_sim_connection {
-    struct br_list node;
+    struct br_sim *sim;
     struct br_sim_port *port[2]; /* Port 0 connects, port 1 accepts. */
     struct br_sim_link *link[2]; /* NULL before the link is made and after it is closed. */
     uint32_t number;
     uint32_t target; /* The number of the device that is to accept. */
     uint32_t references;
     bool accepted;
+    struct br_list node;
 };
 
 /* An event on its way to poll(). */
@@ -156,11 +166,10 @@ struct br_sim_link {
     struct br_sim_connection *connection;
     int end; /* Its index in connection->link. */
     enum br_sim_link_state state;
-    struct br_list node;       /* In device->links. */
-    struct br_list in_ready;   /* In device->ready. */
-    struct br_list notes;      /* Events for poll(). */
-    struct br_sim_note closed; /* The last event, kept here so that it needs no memory. */
-    struct br_list flying;     /* Frames that are posted and not acknowledged. */
+    struct br_list node;     /* In device->links. */
+    struct br_list in_ready; /* In device->ready. */
+    struct br_list notes;    /* Events for poll(). */
+    struct br_list flying;   /* Frames that are posted and not acknowledged. */
     /* Frames that were received and cannot be delivered yet, by sequence number. */
     struct br_list waiting;
     uint32_t n_flying;
@@ -170,6 +179,7 @@ struct br_sim_link {
     uint64_t tx_order, rx_order;
     struct br_list held_buffers;
     uint32_t n_held;
+    struct br_sim_note closed; /* The last event, kept here so that it needs no memory. */
     /* Regions of this end that the other one finds; NULL: a free place. */
     const struct br_region *shared[BR_SIM_SHARED];
 };
@@ -178,20 +188,21 @@ enum br_sim_frame_kind { BR_SIM_DATA, BR_SIM_CONNECT, BR_SIM_CLOSE };
 
 /* What one end sends to the other: a posted frame, or the beginning or the end of a connection. */
 struct br_sim_frame {
-    struct br_list node;         /* In `flying` of the sender, or in sim->free_frames. */
-    struct br_list waiting_node; /* In `waiting` of the receiver. */
     struct br_sim_connection *connection;
-    struct br_frame_header header;
-    struct br_sim_rkey_wire rkey; /* DATA to a device that needs remote keys. */
-    const uint8_t *payload;       /* The sender's memory, or `copy`. */
-    uint8_t *copy;                /* Owned; NULL for none. */
-    uint64_t sequence, order, cookie, sent_at;
     uint32_t references; /* Steps on the heap, `flying`, `waiting` and a map have one each. */
     uint32_t tries;
     uint8_t kind, from; /* enum br_sim_frame_kind, and the end that sends. */
     bool delivered;     /* Written, dropped or mapped; BR_SIM_CONNECT: accepted or refused. */
     bool acked, waits, mapped;
-    bool early; /* SENT is reported when it has left the sender. */
+    bool early;          /* SENT is reported when it has left the sender. */
+    struct br_list node; /* In `flying` of the sender, or in sim->free_frames. */
+    uint64_t sequence, sent_at;
+    struct br_frame_header header;
+    uint64_t order, cookie;
+    const uint8_t *payload;       /* The sender's memory, or `copy`. */
+    uint8_t *copy;                /* Owned; NULL for none. */
+    struct br_list waiting_node;  /* In `waiting` of the receiver. */
+    struct br_sim_rkey_wire rkey; /* DATA to a device that needs remote keys. */
 };
 
 struct br_sim_buffer {
@@ -214,11 +225,14 @@ struct br_sim_map {
     struct br_sim_view *view;
 };
 
-/* network.c */
+/* heap.c */
 int br_sim_heap_push(struct br_sim_heap *heap, const struct br_sim_step *step);
 bool br_sim_heap_pop(struct br_sim_heap *heap, struct br_sim_step *out);
+/* Fetches into the cache what the next steps will look at: of many hosts nothing is there when its
+ * turn comes. */
+void br_sim_heap_fetch(struct br_sim *sim);
 
-/* trace.c */
+/* network.c */
 void br_sim_trace(struct br_sim *sim, const char *fact, const struct br_sim_frame *frame);
 void br_sim_trace_bytes(struct br_sim *sim, const void *bytes, size_t n);
 void br_sim_trace_number(struct br_sim *sim, const char *fact, uint64_t number);

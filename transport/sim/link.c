@@ -181,6 +181,7 @@ int br_sim_link_connect(struct br_device *base, const struct br_address *address
     if (!connection)
         return br_error(ENOMEM, "%s: no memory for a link", base->name);
     br_list_push_back(&sim->connections, &connection->node);
+    connection->sim = sim;
     connection->number = sim->next_connection++;
     connection->port[0] = device->port;
     connection->port[1] = peer;

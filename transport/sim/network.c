@@ -228,7 +228,11 @@ uint64_t br_sim_time_of(const struct br_sim *sim, int host, uint64_t host_time)
 
 uint64_t br_sim_next(const struct br_sim *sim)
 {
-    return sim->heap.count ? sim->heap.keys[0].at : BR_SIM_NEVER;
+    const struct br_sim_heap *heap = &sim->heap;
+
+    if (heap->front_count)
+        return heap->front[heap->front_head % BR_SIM_FRONT].step.at;
+    return heap->count ? heap->keys[0].at : BR_SIM_NEVER;
 }
 
 int br_sim_take_ready(struct br_sim *sim)
@@ -248,107 +252,6 @@ const struct br_sim_counters *br_sim_counters(const struct br_sim *sim)
     return &sim->counters;
 }
 
-/* ---- the event heap by (time, order of insertion) ------------------------------------------- */
-
-#define HEAP_WAYS  4u
-#define HEAP_FIRST 256u
-#define CACHE_LINE 64u
-
-static uint32_t heap_place(const struct br_sim_key *key)
-{
-    return key->order_place & ((1u << BR_SIM_PLACE_BITS) - 1);
-}
-
-static bool heap_before(const struct br_sim_key *a, const struct br_sim_key *b)
-{
-    return a->at != b->at ? a->at < b->at : a->order_place < b->order_place;
-}
-
-static int heap_grow(struct br_sim_heap *heap)
-{
-    uint32_t capacity = heap->capacity ? 2 * heap->capacity : HEAP_FIRST;
-    struct br_sim_step *steps = NULL;
-    struct br_sim_key *memory = NULL;
-
-    if (capacity <= 1u << BR_SIM_PLACE_BITS)
-        memory = aligned_alloc(CACHE_LINE, (capacity + HEAP_WAYS) * sizeof *memory);
-    if (memory)
-        steps = realloc(heap->steps, capacity * sizeof *steps);
-    if (!steps) {
-        free(memory);
-        return br_error(ENOMEM, "no memory for the simulator's events");
-    }
-    if (heap->count)
-        memcpy(memory + HEAP_WAYS - 1, heap->keys, heap->count * sizeof *memory);
-    free(heap->memory);
-    heap->memory = memory;
-    heap->keys = memory + HEAP_WAYS - 1;
-    heap->steps = steps;
-    for (uint32_t i = heap->capacity; i < capacity; i++)
-        heap->keys[i].order_place = i;
-    heap->capacity = capacity;
-    return 0;
-}
-
-int br_sim_heap_push(struct br_sim_heap *heap, const struct br_sim_step *step)
-{
-    struct br_sim_key key = {.at = step->at};
-    uint32_t i = heap->count, place;
-
-    if (heap->count == heap->capacity && heap_grow(heap))
-        return -ENOMEM;
-    place = heap_place(&heap->keys[heap->count++]);
-    heap->steps[place] = *step;
-    key.order_place = heap->order++ << BR_SIM_PLACE_BITS | place;
-    for (; i && heap_before(&key, &heap->keys[(i - 1) / HEAP_WAYS]); i = (i - 1) / HEAP_WAYS)
-        heap->keys[i] = heap->keys[(i - 1) / HEAP_WAYS];
-    heap->keys[i] = key;
-    return 0;
-}
-
-/* The entry that goes up where `i` was taken out; `count` or more: there is none below it. */
-static uint32_t heap_least_below(const struct br_sim_heap *heap, uint32_t i)
-{
-    uint32_t first = HEAP_WAYS * i + 1, least = first;
-
-    for (uint32_t k = first + 1; k < first + HEAP_WAYS && k < heap->count; k++)
-        if (heap_before(&heap->keys[k], &heap->keys[least]))
-            least = k;
-    return least;
-}
-
-bool br_sim_heap_pop(struct br_sim_heap *heap, struct br_sim_step *out)
-{
-    uint32_t i = 0, below, place;
-    struct br_sim_key last;
-
-    if (!heap->count)
-        return false;
-    place = heap_place(&heap->keys[0]);
-    *out = heap->steps[place];
-    last = heap->keys[--heap->count];
-    while ((below = heap_least_below(heap, i)) < heap->count &&
-           heap_before(&heap->keys[below], &last)) {
-        heap->keys[i] = heap->keys[below];
-        i = below;
-    }
-    heap->keys[i] = last;
-    heap->keys[heap->count].order_place = place;
-    return true;
-}
-
-/* Among many hosts the frame of the next step is in no cache: it comes while this step runs. */
-static void heap_prefetch(const struct br_sim_heap *heap)
-{
-    const uint8_t *frame;
-
-    if (!heap->count)
-        return;
-    frame = (const uint8_t *)heap->steps[heap_place(&heap->keys[0])].frame;
-    for (size_t at = 0; frame && at < sizeof(struct br_sim_frame); at += CACHE_LINE)
-        __builtin_prefetch(frame + at);
-}
-
 bool br_sim_advance_to(struct br_sim *sim, uint64_t time)
 {
     struct br_sim_step step;
@@ -358,7 +261,7 @@ bool br_sim_advance_to(struct br_sim *sim, uint64_t time)
     if (time == BR_SIM_NEVER)
         return false;
     while (br_sim_next(sim) <= time && br_sim_heap_pop(&sim->heap, &step)) {
-        heap_prefetch(&sim->heap);
+        br_sim_heap_fetch(sim);
         if (step.at > sim->now)
             sim->now = step.at;
         br_sim_run_step(sim, &step);

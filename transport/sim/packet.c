@@ -28,12 +28,12 @@ static uint64_t wire_ns(uint64_t bytes, uint64_t bits_per_second)
 
 static struct br_sim *sim_of(const struct br_sim_frame *frame)
 {
-    return frame->connection->port[0]->host->sim;
+    return frame->connection->sim;
 }
 
 struct br_sim_frame *br_sim_frame_new(struct br_sim_connection *connection, int from, int kind)
 {
-    struct br_sim *sim = connection->port[0]->host->sim;
+    struct br_sim *sim = connection->sim;
     struct br_list *node = br_list_pop_front(&sim->free_frames);
     struct br_sim_frame *frame =
         node ? br_container_of(node, struct br_sim_frame, node) : malloc(sizeof *frame);

@@ -70,6 +70,12 @@ struct br_sim_config {
      * engines can leave out their reductions then (br_engine_config.hollow). */
     bool hollow;
 
+    /* Called some steps before something may be reported of the link to the host, so that the
+     * caller can fetch what its worker will look at into the cache. Must change nothing. NULL: it
+     * is not called. */
+    void (*soon)(void *context, int host, const struct br_link *link);
+    void *soon_context;
+
     FILE *trace; /* Gets a line for each event; NULL for the hash only. Kept by the caller. */
 };
 
