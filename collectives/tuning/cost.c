@@ -383,7 +383,8 @@ static void add_flat(struct br_cost_problem *p, double sum)
 }
 
 /* A rank serves all its children at once: the largest subtree's share of the port grows as the
- * others end. A core serves one after the other, the largest subtree first. */
+ * others end. A core serves one after the other, the largest subtree first, and so does each rank
+ * where only the overheads of small messages count. */
 static void add_tree(struct br_cost_problem *p, double sum)
 {
     uint32_t n = p->request->n, depth = 0;
@@ -391,9 +392,9 @@ static void add_tree(struct br_cost_problem *p, double sum)
 
     for (uint32_t distance = 1; distance < n; distance *= 2, depth++) {
         double edges = fmin(distance, n - distance);
-        double messages = p->to_root || p->topology->cores ? 1 : depth + 1;
+        double share = p->to_root || p->topology->cores ? 1 : depth + 1;
 
-        br_cost_add_rounds(p, edges / messages, distance, messages, p->bytes, sum);
+        br_cost_add_rounds(p, edges / share, distance, 1, share * p->bytes, sum / share);
     }
     path = p->path;
     br_cost_reset_rate(p);

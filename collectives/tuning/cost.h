@@ -68,6 +68,9 @@ struct br_cost_model {
     double gamma;                   /* s for a byte of each source of a REDUCE after the first */
     double gammas[BR_COST_CLASSES]; /* the same by class; 0: as gamma */
     double copy;                    /* s for a byte of a COPY */
+    /* the part of an overhead for which a message occupies its receiver, where that is less: while
+     * a socket in the memory of one machine sends, it works for both ends. 0: all of it */
+    double received;
     double relay; /* s by which each rank in between delays a relayed message, besides the links */
     bool serial;  /* one core moves a rank's bytes and adds them up: fragments overlap nothing */
     bool shared;  /* the same, and the figures of the levels do not have it in them */
@@ -109,6 +112,12 @@ static inline double br_cost_one_way(const struct br_cost_level *level)
     return level->one_way > 0 ? level->one_way : level->beta;
 }
 
+/* The part of an overhead for which a message occupies its receiver. */
+static inline double br_cost_received(const struct br_cost_model *model)
+{
+    return model->received > 0 ? model->received : 1;
+}
+
 /* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as
  * BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);
@@ -125,10 +134,10 @@ double br_cost_latency(const struct br_cost_model *model, const struct br_hop *h
                        double bytes);
 
 /* Seconds for which a message of so many bytes occupies one of these links while its ends send and
- * receive; and while they do only one of the two. */
+ * receive; and while they do only one of the two, at its sender's end or its receiver's. */
 double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes);
 double br_cost_of_hop_one_way(const struct br_cost_model *model, const struct br_hop *hop,
-                              double bytes);
+                              double bytes, bool receiver);
 
 /* Seconds for which all the links of a message, as br_topology_route says them, occupy the
  * machine. */

@@ -22,7 +22,7 @@ struct figures {
     uint32_t measured, n_levels, cores, serial, shared;
     struct br_cost_level levels[BR_COST_LEVELS];
     struct br_cost_machine machine;
-    double gamma, gammas[BR_COST_CLASSES], copy, relay;
+    double gamma, gammas[BR_COST_CLASSES], copy, received, relay;
     uint32_t n_configs;
     struct br_cost_measured configs[BR_COST_MEASURED]; /* n_configs of them are sent */
 };
@@ -77,6 +77,7 @@ static void get_figures(const struct br_network *network, const char *path, cons
     out->gamma = model.gamma;
     memcpy(out->gammas, model.gammas, sizeof out->gammas);
     out->copy = model.copy;
+    out->received = network->model.received; /* calibrations do not measure it */
     out->relay = model.relay;
 }
 
@@ -97,6 +98,7 @@ static int use_figures(struct br_network *network, const struct figures *figures
     model->gamma = figures->gamma;
     memcpy(model->gammas, figures->gammas, sizeof model->gammas);
     model->copy = figures->copy;
+    model->received = figures->received;
     model->relay = figures->relay;
     if (br_cost_model_check(model))
         return -EINVAL;

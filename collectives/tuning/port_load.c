@@ -115,6 +115,16 @@ static double time_of(const struct br_cost_model *model, const struct br_topolog
     return time;
 }
 
+/* By how much a message occupies its receiver for less time than its sender, where the receiver is
+ * the end that is counted. */
+static double received_sooner(const struct br_cost_model *model, const struct br_topology *t,
+                              const struct br_exchange *exchange, const struct br_hop *hop)
+{
+    if (!exchange->reversed || t->cores)
+        return 0;
+    return br_cost_message(model, hop->level).overhead * (1 - br_cost_received(model));
+}
+
 static double add_message(struct br_port_load *load, const struct br_cost_model *model,
                           const struct br_topology *t, const struct br_exchange *exchange,
                           const struct sample *sample, uint32_t from, uint32_t to, double rounds)
@@ -124,12 +134,17 @@ static double add_message(struct br_port_load *load, const struct br_cost_model 
 
     load->machine += rounds * exchange->messages * sample->stands_for *
                      br_cost_of_machine(model, hops, n, exchange->bytes);
-    for (uint32_t h = 0; h < n; h++)
+    for (uint32_t h = 0; h < n; h++) {
+        double sooner = received_sooner(model, t, exchange, &hops[h]) * hops[h].share;
+        double one_way = br_cost_of_hop_one_way(model, &hops[h], exchange->bytes, false);
+
         add_hop(load, model, t, sample, &hops[h], from, exchange->reversed,
-                rounds * exchange->messages * time_of(model, t, exchange, &hops[h]),
-                rounds * exchange->messages *
-                    br_cost_of_hop_one_way(model, &hops[h], exchange->bytes));
-    return br_cost_latency(model, hops, n, exchange->bytes);
+                rounds * exchange->messages * (time_of(model, t, exchange, &hops[h]) - sooner),
+                rounds * exchange->messages * (one_way - sooner));
+    }
+    /* who receives several waits for the sender of one */
+    return br_cost_latency(model, hops, n, exchange->bytes) +
+           received_sooner(model, t, exchange, &hops[0]);
 }
 
 void br_port_load_add(struct br_port_load *load, const struct br_cost_model *model,

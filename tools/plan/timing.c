@@ -173,12 +173,13 @@ static double open_on_cores(const struct state *s, struct flow *flow, const stru
     return time * slowest;
 }
 
-/* Seconds that a link takes for a message while nothing else is under way. */
-static double timing_alone(const struct state *s, const struct br_hop *hop, double bytes)
+/* Seconds that a link takes for a message while nothing else is under way, at one of its ends. */
+static double timing_alone(const struct state *s, const struct br_hop *hop, double bytes,
+                           bool receiver)
 {
     return br_topology_is_memory(s->topology, hop->level)
                ? br_cost_of_hop(s->model, hop, bytes)
-               : br_cost_of_hop_one_way(s->model, hop, bytes);
+               : br_cost_of_hop_one_way(s->model, hop, bytes, receiver);
 }
 
 /* Says what a message uses and how long it takes alone: as long as on the slowest of its links, or
@@ -197,13 +198,16 @@ static double open_message(const struct state *s, struct flow *flow)
         return open_on_cores(s, flow, &hops[0], br_cost_of_hop(s->model, &hops[0], bytes));
     slowest = machine = br_cost_of_machine(s->model, hops, n, bytes);
     for (uint32_t i = 0; i < n; i++)
-        slowest = fmax(slowest, timing_alone(s, &hops[i], bytes));
-    for (uint32_t i = 0; i < n; i++) {
-        double part = slowest > 0 ? timing_alone(s, &hops[i], bytes) / slowest : 0;
-        double both = slowest > 0 ? br_cost_of_hop(s->model, &hops[i], bytes) / 2 / slowest : 0;
+        slowest = fmax(slowest, fmax(timing_alone(s, &hops[i], bytes, false),
+                                     timing_alone(s, &hops[i], bytes, true)));
+    for (uint32_t i = 0; i < n && slowest > 0; i++) {
+        double sent = timing_alone(s, &hops[i], bytes, false),
+               received = timing_alone(s, &hops[i], bytes, true),
+               both = br_cost_of_hop(s->model, &hops[i], bytes) / 2;
 
-        use_ports(s, flow, hops[i].from, false, hops[i].level, part, both);
-        use_ports(s, flow, hops[i].to, true, hops[i].level, part, both);
+        use_ports(s, flow, hops[i].from, false, hops[i].level, sent / slowest, both / slowest);
+        use_ports(s, flow, hops[i].to, true, hops[i].level, received / slowest,
+                  fmin(both, received) / slowest);
     }
     if (machine > 0)
         timing_use(flow, s->n_resources - 1, machine / slowest);

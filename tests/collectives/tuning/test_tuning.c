@@ -448,6 +448,31 @@ static void br_tuning_choose__reduces_one_way_where_both_cost_more(void **state)
     }
 }
 
+/* Small messages of ranks with a core each: who sends to all is busy for longer than who receives
+ * from all, so a tree goes down sooner than up. */
+static void br_tuning_choose__small_messages_from_and_to_a_root(void **state)
+{
+    static const enum br_collective down[] = {BR_BROADCAST, BR_SCATTER},
+                                    up[] = {BR_REDUCE, BR_GATHER};
+    struct br_cost_model model;
+    struct br_topology topology;
+    struct br_tuning tuning;
+
+    (void)state;
+    br_topology_flat(&topology, 8);
+    br_cost_model_on(&model, &topology, BR_COST_MACHINE, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(br_tuning_choose(&model, down[i], 8, 8, &tuning), 0);
+        assert_int_equal(tuning.config.algorithm, BR_TREE);
+        assert_int_equal(br_tuning_choose(&model, up[i], 8, 8, &tuning), 0);
+        assert_int_equal(tuning.config.algorithm, BR_FLAT);
+        model.received = 1; /* both ends are busy for as long */
+        assert_int_equal(br_tuning_choose(&model, up[i], 8, 8, &tuning), 0);
+        assert_int_equal(tuning.config.algorithm, BR_TREE);
+        model.received = 0.4;
+    }
+}
+
 static void br_tuning_choose__believes_what_was_measured(void **state)
 {
     struct br_cost_measured measured[BR_ALGORITHM_CONFIGS] = {{.ranks = 0}};
@@ -583,6 +608,7 @@ int main(void)
         cmocka_unit_test(br_tuning_explain__names_what_is_scarce),
         cmocka_unit_test(br_tuning_choose_methods__packs_small_blocks),
         cmocka_unit_test(br_tuning_choose__reduces_one_way_where_both_cost_more),
+        cmocka_unit_test(br_tuning_choose__small_messages_from_and_to_a_root),
         cmocka_unit_test(br_tuning_choose__believes_what_was_measured),
         cmocka_unit_test(br_cost_estimate__counts_the_machine_of_disjoint_trees),
         cmocka_unit_test(br_tuning_choose__refuses_figures_that_make_time_infinite),
