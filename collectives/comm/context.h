@@ -166,7 +166,7 @@ struct br_context {
     _Atomic bool parked;  /* the progress thread waits for `unpark`, until they have left */
     _Atomic bool napping; /* it waits for `unpark` for a short time, as they make short calls */
     sem_t unpark;
-    /* operations in streams that are under way, which only the progress thread looks after */
+    /* operations in streams that have not ended: callers need not wait for them */
     _Atomic int in_streams;
     _Atomic int lock_waiters;     /* threads that wait for the lock: who drives lets them in */
     _Atomic uint32_t lock_turns;  /* of those that have had it after that */

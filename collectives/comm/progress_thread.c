@@ -19,6 +19,9 @@
 #include "collectives/comm/progress_lock.h"
 
 #define NAP (2 * BR_MS) /* of the progress thread while callers drive */
+/* The same while an operation stands in a stream: callers need not wait for that, so nobody else
+ * may be looking whether the stream has come to it. */
+#define STREAM_NAP (100 * BR_US)
 /* Without a caller for so long, what is known of other programs is forgotten (section 5). */
 #define QUIET (10 * BR_CONTENTION_WINDOW)
 
@@ -28,16 +31,17 @@ static void progress_wait_post(struct br_context *context)
         ;
 }
 
-/* For NAP, or until br_progress_end_nap(). Not while an operation stands in a stream: no caller
- * waits for that, so nobody else looks whether the stream has come to it. */
+/* For a nap, or until br_progress_end_nap(). */
 static void progress_nap(struct br_context *context)
 {
-    uint64_t end = br_clock_now() + NAP;
-    struct timespec until = {(time_t)(end / BR_SEC), (long)(end % BR_SEC)};
+    uint64_t end = br_clock_now();
+    struct timespec until;
     bool ended = false;
 
     atomic_store(&context->napping, true);
-    if (!atomic_load(&context->in_streams) && !atomic_load(&context->stop))
+    end += atomic_load(&context->in_streams) ? STREAM_NAP : NAP;
+    until = (struct timespec){(time_t)(end / BR_SEC), (long)(end % BR_SEC)};
+    if (!atomic_load(&context->stop))
         do
             ended = !sem_clockwait(&context->unpark, CLOCK_MONOTONIC, &until);
         while (!ended && errno == EINTR);
