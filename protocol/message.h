@@ -46,9 +46,12 @@
 #define BR_RELAY_PAYLOAD (16u << 10)
 /* Bytes; longer sends and receives are cut by the layers above. */
 #define BR_MAX_TRANSFER (16u << 20)
-#define BR_MAX_EAGER    (64u << 10)                    /* upper bound of the eager limit */
-#define BR_MAX_TEXT     240u                           /* text of ABORT */
-#define BR_MAX_RKEYS    (BR_MAX_RAILS * BR_RKEY_BYTES) /* payload of READY */
+#define BR_MAX_EAGER    (64u << 10) /* upper bound of the eager limit */
+/* the eager limit unless a job says another; where hosts pass on messages, that of a frame */
+#define BR_EAGER_BYTES         (32u << 10)
+#define BR_EAGER_BYTES_OF_CUBE BR_RELAY_PAYLOAD
+#define BR_MAX_TEXT            240u                           /* text of ABORT */
+#define BR_MAX_RKEYS           (BR_MAX_RAILS * BR_RKEY_BYTES) /* payload of READY */
 
 enum br_message_type {
     /* payload: protocol/message_handshake.h; the only type before a link is ready */

@@ -189,6 +189,8 @@ static int init_network(struct br_context *context)
     rc = br_network_init(network, context->rank, locality_of(context), most_rails(context),
                          context->settings.calibration, devices, context->store,
                          context->init_deadline);
+    if (!rc && network->model.eager_bytes)
+        network->model.eager_bytes = context->settings.eager_bytes;
     if (!rc && context->rank == 0 && network->measured)
         context->calibration_drift.bound = (double)context->settings.calibration_bound;
     return rc;

@@ -167,7 +167,8 @@ static int comm_settings_read_sizes(const struct braid_config *c, struct br_sett
     if ((rc = comm_settings_size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, MOST_SLICE, 256u << 10,
                                  &s->slice_bytes)) ||
         (rc = comm_settings_size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER,
-                                 s->cube.n ? 16u << 10 : 32u << 10, &s->eager_bytes)) ||
+                                 s->cube.n ? BR_EAGER_BYTES_OF_CUBE : BR_EAGER_BYTES,
+                                 &s->eager_bytes)) ||
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES,
                            &s->chunk_bytes)) ||
         (rc = br_env_number("BRAID_CALIBRATION_BOUND", 0, 1000000, 3, &s->calibration_bound)) ||

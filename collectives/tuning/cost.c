@@ -3,9 +3,10 @@
  * The formulas. For one fragment each algorithm has three times: `path`, from start to end; `port`,
  * how long its busiest port is occupied; `cpu`, how long its busiest rank computes. F fragments of
  * 1/F of the bytes follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu),
- * or port + cpu where one core does both. A stage lasts until its busiest port is done; over the
- * whole schedule the ports are counted one by one (`load`), because different stages, and different
- * fragments in them, use different levels at the same time.
+ * or port + cpu where one core does both. The first long messages wait for READY besides. A stage
+ * lasts until its busiest port is done; over the whole schedule the ports are counted one by one
+ * (`load`), because different stages, and different fragments in them, use different levels at the
+ * same time.
  */
 #include "collectives/tuning/cost.h"
 
@@ -46,6 +47,7 @@ static uint32_t peer_in_stage(const void *stage, uint32_t rank, uint32_t i)
 void br_cost_end_rounds(struct br_cost_problem *p, const struct br_port_load *round, double cpu)
 {
     p->path += round->alpha + br_port_load_busiest(round, NULL) + cpu;
+    p->ready = fmax(p->ready, round->ready);
     p->cpu += cpu;
     br_port_load_sum(&p->load, round);
 }
@@ -499,13 +501,14 @@ static void tuning_cost_estimate(struct br_cost_problem *p, double bytes, uint32
                                  struct br_cost_parts *parts)
 {
     p->bytes = p->request->collective == BR_BARRIER ? 0 : bytes / fragments;
-    p->path = p->cpu = 0;
+    p->path = p->cpu = p->ready = 0;
     br_port_load_init(&p->load, p->model, p->topology);
     add_algorithm(p);
     parts->port = br_port_load_busiest(&p->load, &parts->level);
     parts->cpu = p->cpu;
-    parts->total = p->path + (fragments - 1) * (p->model->shared ? parts->port + parts->cpu
-                                                                 : fmax(parts->port, parts->cpu));
+    parts->total = p->path + p->ready +
+                   (fragments - 1) * (p->model->shared ? parts->port + parts->cpu
+                                                       : fmax(parts->port, parts->cpu));
     parts->port *= fragments;
     parts->cpu *= fragments;
 }

@@ -62,6 +62,9 @@ struct br_cost_model {
     uint32_t n_measured;
     /* how the engine cuts (schedule.h); 0: as it is best, into 1 to 64 fragments */
     size_t chunk_bytes;
+    /* a longer message, not one in memory, waits until its receiver has said READY
+     * (protocol/transfer.h); 0: none waits */
+    size_t eager_bytes;
     uint32_t n_levels; /* 1 to BR_COST_LEVELS */
     struct br_cost_level levels[BR_COST_LEVELS];
     struct br_cost_machine machine;
@@ -132,6 +135,11 @@ uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32
  * further link. */
 double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
                        double bytes);
+
+/* Seconds from the receiver's being ready for a message of so many bytes until its sender knows,
+ * for the links of the message; 0 where the sender does not wait for that. */
+double br_cost_ready(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
+                     double bytes);
 
 /* Seconds for which a message of so many bytes occupies one of these links while its ends send and
  * receive; and while they do only one of the two, at its sender's end or its receiver's. */

@@ -14,6 +14,7 @@ struct br_cost_problem {
     bool to_root; /* messages of a tree go up; else down */
     double bytes; /* of one block of one fragment */
     double path, cpu;
+    double ready; /* once: for what comes later, its receiver has been ready for long */
     struct br_port_load load;
 };
 

@@ -27,6 +27,7 @@ void br_cost_model_default(struct br_cost_model *model, enum br_cost_locality pl
                                     .copy = 0.1e-9,
                                     .received = place == BR_COST_MACHINE ? 0.4 : 0,
                                     .relay = 50e-6,
+                                    .eager_bytes = place == BR_COST_HOST ? 0 : BR_EAGER_BYTES,
                                     .serial = place != BR_COST_NETWORK,
                                     .shared = place != BR_COST_NETWORK};
     model->n_levels = rails < 1 ? 1 : rails > BR_COST_LEVELS ? BR_COST_LEVELS : rails;
@@ -81,6 +82,8 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
         model->levels[i] = cost_model_crowded(topology, place, i);
     model->serial = serial;
     model->in_memory = in_memory;
+    if (topology->kind == BR_TOPOLOGY_BCUBE)
+        model->eager_bytes = BR_EAGER_BYTES_OF_CUBE;
     model->shared = model->shared && !topology->cores; /* a crowd's figures have it in them */
     model->topology = topology;
 }
@@ -168,6 +171,20 @@ double br_cost_latency(const struct br_cost_model *model, const struct br_hop *h
         longest = fmax(longest, latency);
     }
     return longest;
+}
+
+/* READY comes over the first of the routes. */
+double br_cost_ready(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
+                     double bytes)
+{
+    uint32_t first = 1;
+
+    if (!model->eager_bytes || bytes <= (double)model->eager_bytes || n < 1 ||
+        (model->topology && br_topology_is_memory(model->topology, hops[0].level)))
+        return 0;
+    while (first < n && hops[first].from != hops[0].from)
+        first++;
+    return br_cost_message(model, hops[0].level).overhead + br_cost_latency(model, hops, first, 0);
 }
 
 double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes)

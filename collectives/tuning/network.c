@@ -156,8 +156,12 @@ static int part_of_hosts(const struct br_network *whole, const int *ranks, int n
         host[i] = whole->topology.leader[ranks[i]];
     rc = br_topology_hosts(&part->topology, (uint32_t)n, host);
     if (!rc && part->topology.kind == BR_TOPOLOGY_FLAT) { /* one host, or one rank on each */
+        bool memory = n > 1 && host[0] == host[1];
+
         part->model.n_levels = 1;
-        part->model.levels[0] = whole->model.levels[n > 1 && host[0] == host[1] ? 0 : 1];
+        part->model.levels[0] = whole->model.levels[memory ? 0 : 1];
+        if (memory)
+            part->model.eager_bytes = 0;
     }
     free(host);
     return rc;

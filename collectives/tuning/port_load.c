@@ -142,6 +142,7 @@ static double add_message(struct br_port_load *load, const struct br_cost_model 
                 rounds * exchange->messages * (time_of(model, t, exchange, &hops[h]) - sooner),
                 rounds * exchange->messages * (one_way - sooner));
     }
+    load->ready = fmax(load->ready, br_cost_ready(model, hops, n, exchange->bytes));
     /* who receives several waits for the sender of one */
     return br_cost_latency(model, hops, n, exchange->bytes) +
            received_sooner(model, t, exchange, &hops[0]);

@@ -41,6 +41,7 @@ struct br_port_load {
     double both[BR_PORT_LOAD_PORTS][BR_COST_LEVELS];
     double machine;         /* the cores that all ranks share */
     double alpha;           /* the longest way of a message */
+    double ready;           /* the longest wait for READY (br_cost_ready) */
     uint32_t ports, levels; /* in use */
 };
 
@@ -48,12 +49,12 @@ void br_port_load_init(struct br_port_load *load, const struct br_cost_model *mo
                        const struct br_topology *topology);
 
 /* Adds `rounds` rounds one after the other. alpha becomes the longest, times rounds, of all that
- * was added. */
+ * was added, and ready the longest. */
 void br_port_load_add(struct br_port_load *load, const struct br_cost_model *model,
                       const struct br_topology *topology, const struct br_exchange *exchange,
                       double rounds);
 
-/* Adds `other` to the load; alpha stays. */
+/* Adds `other` to the load; alpha and ready stay. */
 void br_port_load_sum(struct br_port_load *load, const struct br_port_load *other);
 
 /* Returns the seconds of the busiest port, or of the machine. *level (NULL allowed) becomes the

@@ -12,7 +12,8 @@
  *    what one of them cannot use is for the others (max-min fairness, by filling up: the scarcest
  *    resource first says how fast its flows are, the next one divides what these leave over).
  * 4. Between two events all speeds are constant, so a run jumps from event to event: a flow that
- *    ends, a message that arrives alpha after its flow has ended.
+ *    ends, a message that arrives alpha after its flow has ended, READY that arrives alpha after
+ *    the receiver of a long message has been ready.
  *
  * Rejected: messages that hold their ports alone, and start only when all of them are idle. A rank
  * that hears from several is then blind to all but one, and a message over several links keeps all
@@ -45,6 +46,7 @@ struct use {
 
 struct job {
     uint32_t waits; /* SEND and RECV of a message wait for each other too */
+    bool unready;   /* a SEND that waits for its receiver's READY, which counts in `waits` */
     uint32_t next;  /* in its queue */
     uint32_t flow;  /* NONE: none yet */
     double left;    /* seconds of its time alone, once it has been a flow */
@@ -270,6 +272,19 @@ static void timing_enqueue(struct state *s, uint32_t job, uint32_t queue)
         set_flow(s, queue, s->jobs[first].flow);
 }
 
+/* Seconds that a message waits for what its receiver says once it is ready. */
+static double timing_ready(const struct state *s, uint32_t send)
+{
+    struct br_hop hops[BR_TOPOLOGY_HOPS];
+    const struct br_step *step = step_of(s, send);
+    double bytes = step->span.count * s->piece;
+    uint32_t n =
+        br_cost_links(s->topology, timing_rank_of(s, send),
+                      timing_rank_of(s, timing_partner_of(s, send)), step->level, bytes, hops);
+
+    return br_cost_ready(s->model, hops, n, bytes);
+}
+
 static void timing_start(struct state *s, uint32_t job)
 {
     uint32_t levels = s->model->n_levels, n = s->m.n, rank = timing_rank_of(s, job), partner;
@@ -280,6 +295,10 @@ static void timing_start(struct state *s, uint32_t job)
         return;
     }
     partner = timing_partner_of(s, job);
+    if (step->kind == BR_STEP_RECV && s->jobs[partner].unready) {
+        timing_push(s, timing_ready(s, partner), partner);
+        return;
+    }
     if (s->jobs[partner].waits > 0)
         return;
     if (step->kind == BR_STEP_RECV) {
@@ -309,6 +328,17 @@ static void timing_finish(struct state *s, uint32_t job)
     for (uint32_t i = 0; i < step->n_successors; i++)
         timing_release(s, job - number + s->m.base[rank] +
                               schedule->successors[step->first_successor + i]);
+}
+
+/* What a RECV has waited for, or READY at a SEND. */
+static void timing_arrive(struct state *s, uint32_t job)
+{
+    if (s->jobs[job].unready) {
+        s->jobs[job].unready = false;
+        timing_release(s, job);
+    } else {
+        timing_finish(s, job);
+    }
 }
 
 /* The next one of its queue takes its place, or the last flow does. */
@@ -424,13 +454,20 @@ static void timing_advance(struct state *s, double seconds)
         if (s->jobs[s->flows[f].job].left == 0)
             end_flow(s, f);
     while (s->n_heap > 0 && s->heap[0].time <= s->now + same)
-        timing_finish(s, timing_pop(s).job);
+        timing_arrive(s, timing_pop(s).job);
 }
 
 static int timing_run(struct state *s, double *seconds)
 {
-    for (uint32_t j = 0; j < s->n_jobs; j++)
-        s->jobs[j] = (struct job){step_of(s, j)->n_dependencies + 1, NONE, NONE, -1};
+    for (uint32_t j = 0; j < s->n_jobs; j++) {
+        bool unready = step_of(s, j)->kind == BR_STEP_SEND && timing_ready(s, j) > 0;
+
+        s->jobs[j] = (struct job){.waits = step_of(s, j)->n_dependencies + 1 + unready,
+                                  .unready = unready,
+                                  .next = NONE,
+                                  .flow = NONE,
+                                  .left = -1};
+    }
     for (uint32_t j = 0; j < s->n_jobs; j++)
         timing_release(s, j);
     while ((s->n_flows > 0 || s->n_heap > 0) && !s->failed) {

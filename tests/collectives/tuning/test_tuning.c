@@ -473,6 +473,32 @@ static void br_tuning_choose__small_messages_from_and_to_a_root(void **state)
     }
 }
 
+/* One message of all, or two steps with messages of half of it: as they need not wait for READY. */
+static void br_tuning_choose__sends_eagerly_where_ready_costs_more(void **state)
+{
+    static const struct {
+        double bytes;
+        bool whole; /* `flat` and `doubling` are the same of 2 ranks; else in halves */
+    } choices[] = {
+        {32 << 10, true}, {(32 << 10) + 4, false}, {64 << 10, false}, {(64 << 10) + 8, true}};
+    struct br_cost_model model;
+    struct br_topology flat;
+    struct br_tuning tuning;
+
+    (void)state;
+    br_topology_flat(&flat, 2);
+    br_cost_model_on(&model, &flat, BR_COST_MACHINE, 1);
+    model.chunk_bytes = 512 << 10;
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 2, choices[i].bytes, &tuning), 0);
+        assert_int_equal(tuning.config.algorithm == BR_FLAT ||
+                             tuning.config.algorithm == BR_DOUBLING,
+                         choices[i].whole);
+    }
+    br_cost_model_on(&model, &flat, BR_COST_HOST, 1);
+    assert_int_equal(model.eager_bytes, 0);
+}
+
 static void br_tuning_choose__believes_what_was_measured(void **state)
 {
     struct br_cost_measured measured[BR_ALGORITHM_CONFIGS] = {{.ranks = 0}};
@@ -609,6 +635,7 @@ int main(void)
         cmocka_unit_test(br_tuning_choose_methods__packs_small_blocks),
         cmocka_unit_test(br_tuning_choose__reduces_one_way_where_both_cost_more),
         cmocka_unit_test(br_tuning_choose__small_messages_from_and_to_a_root),
+        cmocka_unit_test(br_tuning_choose__sends_eagerly_where_ready_costs_more),
         cmocka_unit_test(br_tuning_choose__believes_what_was_measured),
         cmocka_unit_test(br_cost_estimate__counts_the_machine_of_disjoint_trees),
         cmocka_unit_test(br_tuning_choose__refuses_figures_that_make_time_infinite),

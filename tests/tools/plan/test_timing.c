@@ -114,6 +114,28 @@ static void br_timing_run__directions_share_a_processor(void **state)
     assert_near(simulated(&both, all, BYTES, 1), BYTES * BETA, 0.001);
 }
 
+/* A rank can receive before its partner sends all but the first message, so only that one waits. */
+static void br_timing_run__the_first_long_message_waits_for_ready(void **state)
+{
+    static const enum br_algorithm algorithms[] = {BR_RING, BR_HALVING, BR_DOUBLING, BR_DIRECT};
+    struct br_cost_model waits = model;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        for (double bytes = 64; bytes <= BYTES; bytes *= BYTES / 64) {
+            struct br_schedule_request request = {.algorithm = algorithms[i], .n = 8};
+            double before, estimate_before, estimate, extra = bytes > 64 ? ALPHA : 0;
+
+            waits.eager_bytes = 0;
+            before = simulated(&waits, request, bytes, 1);
+            assert_int_equal(br_cost_estimate(&waits, &request, bytes, 1, &estimate_before), 0);
+            waits.eager_bytes = 32 << 10;
+            assert_near(simulated(&waits, request, bytes, 1), before + extra, 1e-9);
+            assert_int_equal(br_cost_estimate(&waits, &request, bytes, 1, &estimate), 0);
+            assert_near(estimate, estimate_before + extra, 1e-9);
+        }
+}
+
 static void br_timing_run__fragments_overlap_reduction_with_messages(void **state)
 {
     struct br_schedule_request request = {.algorithm = BR_RING, .n = 4};
@@ -217,6 +239,7 @@ int main(void)
         cmocka_unit_test(br_timing_run__product_is_blueconnect_formula),
         cmocka_unit_test(br_timing_run__bml_is_the_papers_time),
         cmocka_unit_test(br_timing_run__directions_share_a_processor),
+        cmocka_unit_test(br_timing_run__the_first_long_message_waits_for_ready),
         cmocka_unit_test(br_timing_run__fragments_overlap_reduction_with_messages),
         cmocka_unit_test(br_timing_run__messages_on_any_level_use_all_rails),
         cmocka_unit_test(br_timing_run__messages_share_a_port),
