@@ -203,18 +203,33 @@ int br_match_large(struct br_worker *w, struct br_transfer *t)
     return match_expect(w, &w->receives, t, &early);
 }
 
-bool br_worker_receive_at_once(struct br_worker *w, const struct br_awaited *awaited)
+static enum br_received match_take_early(struct br_worker *w, const struct br_awaited *awaited,
+                                         struct br_unexpected *early)
 {
-    struct br_unexpected *early =
-        w->failed || !w->unexpected.n_used ? NULL : match_early(w, awaited->tag, awaited->rank);
-
-    if (!early || early->message.type != BR_MESSAGE_EAGER ||
-        early->message.bytes != awaited->length || early->message.check != awaited->check)
-        return false;
+    if (early->message.type != BR_MESSAGE_EAGER || early->message.bytes != awaited->length ||
+        early->message.check != awaited->check)
+        return BR_RECEIVED_NOT;
     br_table_remove(&w->receives, awaited->tag, (uint32_t)awaited->rank);
     match_copy(w, awaited->memory, &early->message, early->payload);
     match_forget(w, early);
-    return true;
+    return BR_RECEIVED;
+}
+
+enum br_received br_worker_receive(struct br_worker *w, struct br_awaited *awaited, bool waits)
+{
+    struct br_peer *peer = &w->peers[awaited->rank];
+    const struct br_rail *rail = br_peer_only_rail(w, peer);
+    struct br_unexpected *early =
+        w->failed || !w->unexpected.n_used ? NULL : match_early(w, awaited->tag, awaited->rank);
+
+    if (early)
+        return match_take_early(w, awaited, early);
+    if (!waits || !rail || !rail->device->caps.maps || awaited->length > peer->eager_bytes ||
+        (w->unexpected.n_used && br_rail_held(rail) >= BR_CROWDED))
+        return BR_RECEIVED_NOT;
+    awaited->came = false;
+    br_list_push_back(&peer->awaited, &awaited->node);
+    return BR_RECEIVED_LATER;
 }
 
 struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag, int rank)
@@ -421,24 +436,17 @@ static int first_time(struct br_stream *stream, uint32_t sequence)
         return -EPROTO;
     if (ahead < -(int32_t)BR_SEEN)
         return 0;
+    if (!ahead) { /* mostly */
+        stream->seen_top++;
+        *word |= bit;
+        return 1;
+    }
     for (; ahead >= 0; ahead--, stream->seen_top++)
         stream->seen[stream->seen_top % BR_SEEN / 64] &= ~(1ull << (stream->seen_top % 64));
     if (*word & bit)
         return 0;
     *word |= bit;
     return 1;
-}
-
-bool br_worker_await(struct br_worker *w, struct br_awaited *awaited)
-{
-    if (!br_worker_is_near(w, awaited->rank) ||
-        !br_transfer_is_eager(w, awaited->rank, awaited->length) ||
-        (w->unexpected.n_used && (match_early(w, awaited->tag, awaited->rank) ||
-                                  br_rail_held(w->peers[awaited->rank].rails) >= BR_CROWDED)))
-        return false;
-    awaited->came = false;
-    br_list_push_back(&w->peers[awaited->rank].awaited, &awaited->node);
-    return true;
 }
 
 /* They come in the order in which they are awaited, but for those of other tags. NULL: it is none

@@ -332,14 +332,18 @@ struct br_awaited {
     void *memory;
     struct br_list *ended; /* where it is put when it has come; NULL: in no list */
 };
-/* One that is here already is received if its length and digest are those. false: it has not been.
- */
-bool br_worker_receive_at_once(struct br_worker *worker, const struct br_awaited *awaited);
-/* From now on until it has come or is taken out of its list. One that comes with another length or
- * digest is kept as any other, for the transfer that its owner makes of it. Returns false if the
- * rank is not near, if such a message is large, if one with this tag is here already, or if the
- * rank may lack a credit, which a transfer would ask for. */
-bool br_worker_await(struct br_worker *worker, struct br_awaited *awaited);
+enum br_received {
+    BR_RECEIVED_NOT, /* nothing has happened: it has to be a transfer */
+    BR_RECEIVED,     /* it was here */
+    BR_RECEIVED_LATER,
+};
+/* Receives one that is here if its length and digest are those. One that is not here is awaited
+ * from now on if the caller `waits`, until it has come or is taken out of its list; what comes with
+ * another length or digest is kept as any other, for the transfer that its owner makes of it. None
+ * is awaited if the rank is not near, if such a message is large, or if the rank may lack a credit,
+ * which a transfer would ask for. */
+enum br_received br_worker_receive(struct br_worker *worker, struct br_awaited *awaited,
+                                   bool waits);
 /* Looks at the device of its rank only. One message after the other is taken in until that one has
  * come, so that those behind it find their receives. now: the time, ns. Never blocks. */
 void br_worker_look(struct br_worker *worker, const struct br_awaited *awaited, uint64_t now);

@@ -177,60 +177,49 @@ struct braid_op *br_handle_in_pool(struct braid_comm *comm, const struct br_api_
     return br_operation_handle(op);
 }
 
-static struct br_handle_place *next_place(struct br_context *context)
+static inline struct br_handle_place *place_next(struct br_context *context)
 {
+    struct br_handle_place *place;
+
     if (!context->place_serials_left) {
         context->place_serial = atomic_fetch_add(&serials, BR_HANDLE_PLACES) + 1;
         context->place_serials_left = BR_HANDLE_PLACES;
     }
-    return &context->handle_places[context->place_serial % BR_HANDLE_PLACES];
-}
-
-static bool place_is_free(const struct br_handle_place *place)
-{
-    return !atomic_load_explicit(&place->handle, memory_order_relaxed);
-}
-
-bool br_handle_place_is_free(struct br_context *context)
-{
-    bool free_ = place_is_free(next_place(context));
-
-    if (!free_) { /* the next call tries the next one */
-        context->place_serial++;
-        context->place_serials_left--;
-    }
-    return free_;
-}
-
-static inline struct braid_op *handle_make(struct braid_comm *comm, uintptr_t posted,
-                                           struct br_handle_place **place)
-{
-    struct br_context *context = comm->context;
-    uint64_t handle;
-
-    *place = next_place(context);
-    handle = handle_number(context, context->place_serial++, OTHER_PLACE);
+    place = &context->handle_places[context->place_serial % BR_HANDLE_PLACES];
+    if (!atomic_load_explicit(&place->handle, memory_order_relaxed))
+        return place;
+    context->place_serial++; /* the next call tries the next one */
     context->place_serials_left--;
-    if (!place_is_free(*place))
-        return NULL;
-    atomic_store_explicit(&(*place)->of, (uintptr_t)comm | posted, memory_order_relaxed);
-    atomic_store_explicit(&(*place)->handle, handle, memory_order_release);
+    return NULL;
+}
+
+/* A handle in the place that place_next() has returned. */
+static inline struct braid_op *place_fill(struct br_context *context, struct br_handle_place *place,
+                                          uintptr_t of)
+{
+    uint64_t handle = handle_number(context, context->place_serial++, OTHER_PLACE);
+
+    context->place_serials_left--;
+    atomic_store_explicit(&place->of, of, memory_order_relaxed);
+    atomic_store_explicit(&place->handle, handle, memory_order_release);
     return (struct braid_op *)(uintptr_t)handle;
 }
 
 struct braid_op *br_handle_of_ended(struct braid_comm *comm)
 {
-    struct br_handle_place *place;
+    struct br_handle_place *place = place_next(comm->context);
 
-    return handle_make(comm, 0, &place);
+    return place ? place_fill(comm->context, place, (uintptr_t)comm) : NULL;
 }
 
-struct br_handle_place *br_handle_of_posted(struct braid_comm *comm, struct braid_op **handle)
+struct br_handle_place *br_handle_next_place(struct br_context *context)
 {
-    struct br_handle_place *place;
+    return place_next(context);
+}
 
-    *handle = handle_make(comm, PLACE_POSTED, &place);
-    return place;
+struct braid_op *br_handle_of_posted(struct braid_comm *comm, struct br_handle_place *place)
+{
+    return place_fill(comm->context, place, (uintptr_t)comm | PLACE_POSTED);
 }
 
 void br_handle_ended(struct br_handle_place *place, const struct braid_comm *comm)

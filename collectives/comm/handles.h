@@ -42,10 +42,10 @@ struct braid_op *br_handle_of_ended(struct braid_comm *comm);
 struct braid_op *br_handle_in_pool(struct braid_comm *comm, const struct br_api_point *point,
                                    const struct braid_options *options);
 
-/* Under the context's lock: *handle is one of a receive that waits without an operation, and stands
- * at the place that is returned. Only if that is free, as br_handle_place_is_free() has said. */
-bool br_handle_place_is_free(struct br_context *context);
-struct br_handle_place *br_handle_of_posted(struct braid_comm *comm, struct braid_op **handle);
+/* Under the context's lock: the place of the next handle; NULL: it is taken, as above. */
+struct br_handle_place *br_handle_next_place(struct br_context *context);
+/* A handle in it, of a receive that waits without an operation, before any other handle is made. */
+struct braid_op *br_handle_of_posted(struct braid_comm *comm, struct br_handle_place *place);
 /* Such a receive has ended, or has become an operation, which has the handle from now on. */
 void br_handle_ended(struct br_handle_place *place, const struct braid_comm *comm);
 void br_handle_goes_on(struct br_handle_place *place, struct br_operation *op);

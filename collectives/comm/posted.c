@@ -67,8 +67,10 @@ int br_posted_create(struct br_context *context)
     receives->records = calloc(BR_POSTED, sizeof *receives->records);
     if (!receives->records)
         return br_error(ENOMEM, "no memory for posted receives");
-    for (uint32_t i = 0; i < BR_POSTED; i++)
+    for (uint32_t i = 0; i < BR_POSTED; i++) {
+        receives->records[i].awaited.ended = &receives->came;
         posted_put(receives, &receives->records[i]);
+    }
     br_list_init(&receives->waiting);
     br_list_init(&receives->came);
     return 0;
@@ -80,16 +82,17 @@ void br_posted_destroy(struct br_context *context)
     context->posted.records = NULL;
 }
 
-/* The next record, with an operation; NULL: there is none, or no place for a handle. */
+/* The next record, with an operation and a place for its handle; NULL: there is none. */
 static struct br_posted *posted_next(struct br_context *context)
 {
     struct br_posted *posted = context->posted.unused;
 
-    if (!posted || !br_handle_place_is_free(context))
+    if (!posted)
         return NULL;
     if (!posted->op)
         posted->op = br_comm_reserve_operation(context);
-    return posted->op ? posted : NULL;
+    posted->place = br_handle_next_place(context);
+    return posted->op && posted->place ? posted : NULL;
 }
 
 enum br_message_left br_posted_receive(struct braid_comm *comm, void *memory, size_t bytes,
@@ -109,14 +112,13 @@ enum br_message_left br_posted_receive(struct braid_comm *comm, void *memory, si
         return received == BR_RECEIVED ? BR_MESSAGE_ENDED : BR_MESSAGE_ALL;
     context->posted.unused = posted->next;
     context->posted.calls++;
-    posted->awaited.ended = &context->posted.came;
     posted->comm = comm;
     posted->number = number;
     posted->since = 0;
     posted->peer = peer;
     posted->tag = tag;
     posted->priority = options ? options->priority : 0;
-    posted->place = br_handle_of_posted(comm, handle);
+    *handle = br_handle_of_posted(comm, posted->place);
     br_list_push_back(&context->posted.waiting, &posted->node);
     return BR_MESSAGE_POSTED;
 }

@@ -82,11 +82,6 @@ bool br_engine_send_at_once(struct br_engine *engine, struct br_group *group, in
 /* Does nothing wait to leave to such a rank, but credits for the next message? */
 bool br_engine_lacks_credit(const struct br_engine *engine, const struct br_group *group, int peer);
 
-enum br_received {
-    BR_RECEIVED_NOT, /* nothing has happened: it has to be an operation */
-    BR_RECEIVED,
-    BR_RECEIVED_LATER,
-};
 /* The same for a receive. If its message is not here and it `waits`, it takes the number, and the
  * worker puts the message in its place when it comes: BR_RECEIVED_LATER. awaited: the caller's, who
  * has set `ended`, until it calls br_engine_awaited(), which returns whether the message has come.
@@ -134,8 +129,8 @@ void br_engine_unreserve(struct br_engine *engine, const struct br_operation *op
  */
 int br_engine_progress(struct br_engine *engine, uint64_t now);
 
-/* The part of a pass that needs no device: starts what may start, for which small messages may leave
- * and messages that are here may end, and does at most a quantum of local work. Returns as
+/* The part of a pass that needs no device: starts what may start, for which small messages may
+ * leave and messages that are here may end, and does at most a quantum of local work. Returns as
  * br_engine_progress(). */
 int br_engine_start(struct br_engine *engine, uint64_t now);
 

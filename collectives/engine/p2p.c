@@ -235,9 +235,9 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
 /* ---- without an operation -------------------------------------------------------------------- */
 
 /* The counter of such a message; NULL: it must be an operation. */
-static struct br_tag_sequence *counter_at_once(const struct br_engine *engine,
-                                               const struct br_group *group, bool send, int peer,
-                                               uint32_t tag, size_t bytes)
+static inline struct br_tag_sequence *counter_at_once(const struct br_engine *engine,
+                                                      const struct br_group *group, bool send,
+                                                      int peer, uint32_t tag, size_t bytes)
 {
     if (peer == group->rank || bytes > BR_MAX_TRANSFER ||
         (!send && !br_list_empty(&engine->receives)))
@@ -271,7 +271,7 @@ enum br_received br_engine_receive(struct br_engine *engine, struct br_group *gr
                                    struct br_awaited *awaited, uint64_t *number)
 {
     struct br_tag_sequence *counter = counter_at_once(engine, group, false, peer, tag, bytes);
-    bool here;
+    enum br_received received;
 
     if (!counter)
         return BR_RECEIVED_NOT;
@@ -280,14 +280,14 @@ enum br_received br_engine_receive(struct br_engine *engine, struct br_group *gr
     awaited->length = (uint32_t)bytes;
     awaited->check = p2p_digest(engine, bytes);
     awaited->memory = memory;
-    here = br_worker_receive_at_once(engine->worker, awaited);
-    if (!here && !(waits && br_worker_await(engine->worker, awaited)))
+    received = br_worker_receive(engine->worker, awaited, waits);
+    if (received == BR_RECEIVED_NOT)
         return BR_RECEIVED_NOT;
     *number = counter->next++;
     engine->groups[group->number] = group;
-    if (here)
+    if (received == BR_RECEIVED)
         group->unreceived--;
-    return here ? BR_RECEIVED : BR_RECEIVED_LATER;
+    return received;
 }
 
 bool br_engine_awaited(struct br_group *group, struct br_awaited *awaited)

@@ -21,23 +21,6 @@ void br_tag_sequences_destroy(struct br_tag_sequences *numbers)
     numbers->entries = NULL;
 }
 
-/* The entry of a key, or the free one where it belongs. */
-static struct br_tag_sequence *tag_sequence_place(struct br_tag_sequence *entries, uint32_t mask,
-                                                  uint64_t key, uint32_t tag)
-{
-    uint64_t hash = (key << 32 ^ tag) * 0x9e3779b97f4a7c15ull;
-    uint32_t i = (uint32_t)(hash >> 32) & mask;
-
-    while (entries[i].key && (entries[i].key != key || entries[i].tag != tag))
-        i = (i + 1) & mask;
-    return &entries[i];
-}
-
-static uint64_t tag_sequence_key(int peer, bool send)
-{
-    return ((uint64_t)(uint32_t)peer << 1 | send) + 1;
-}
-
 static int tag_sequence_grow(struct br_tag_sequences *numbers)
 {
     uint32_t mask = numbers->mask * 2 + 1;
@@ -49,7 +32,7 @@ static int tag_sequence_grow(struct br_tag_sequences *numbers)
         const struct br_tag_sequence *old = &numbers->entries[i];
 
         if (old->key)
-            *tag_sequence_place(entries, mask, old->key, old->tag) = *old;
+            *br_tag_sequence_place(entries, mask, old->key, old->tag) = *old;
     }
     free(numbers->entries);
     numbers->entries = entries;
@@ -61,15 +44,16 @@ static int tag_sequence_grow(struct br_tag_sequences *numbers)
 int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
                           uint32_t many, uint64_t *first)
 {
-    uint64_t key = tag_sequence_key(peer, send);
-    struct br_tag_sequence *entry = tag_sequence_place(numbers->entries, numbers->mask, key, tag);
+    uint64_t key = br_tag_sequence_key(peer, send);
+    struct br_tag_sequence *entry =
+        br_tag_sequence_place(numbers->entries, numbers->mask, key, tag);
     int rc;
 
     if (!entry->key) {
         if (numbers->count * 2 > numbers->mask) {
             if ((rc = tag_sequence_grow(numbers)))
                 return rc;
-            entry = tag_sequence_place(numbers->entries, numbers->mask, key, tag);
+            entry = br_tag_sequence_place(numbers->entries, numbers->mask, key, tag);
         }
         *entry = (struct br_tag_sequence){.key = key, .tag = tag};
         numbers->count++;
@@ -79,18 +63,10 @@ int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send,
     return 0;
 }
 
-struct br_tag_sequence *br_tag_sequences_find(const struct br_tag_sequences *numbers, int peer,
-                                              bool send, uint32_t tag)
-{
-    struct br_tag_sequence *entry =
-        tag_sequence_place(numbers->entries, numbers->mask, tag_sequence_key(peer, send), tag);
-
-    return entry->key ? entry : NULL;
-}
-
 uint64_t br_tag_sequences_next(const struct br_tag_sequences *numbers, int peer, bool send,
                                uint32_t tag)
 {
-    return tag_sequence_place(numbers->entries, numbers->mask, tag_sequence_key(peer, send), tag)
+    return br_tag_sequence_place(numbers->entries, numbers->mask, br_tag_sequence_key(peer, send),
+                                 tag)
         ->next;
 }

@@ -197,19 +197,20 @@ static void receive__what_is_here(void **state)
     longer = await(&x, 0, 101);
     other = await(&x, 0, 100);
     other.check = 4;
-    assert_false(br_worker_receive_at_once(x.w, &one));
+    assert_int_equal(br_worker_receive(x.w, &one, false), BR_RECEIVED_NOT);
     peer_says(&x, 0, one.tag, 100);
     wired_turn(&x, 0);
     assert_int_equal(x.wires[0].buffers, 1);
-    assert_false(br_worker_receive_at_once(x.w, &longer)); /* its transfer says so */
-    assert_false(br_worker_receive_at_once(x.w, &other));
-    assert_false(br_worker_await(x.w, &one)); /* it will not come again */
-    assert_true(br_worker_receive_at_once(x.w, &one));
+    assert_int_equal(br_worker_receive(x.w, &longer, false),
+                     BR_RECEIVED_NOT); /* its transfer says so */
+    assert_int_equal(br_worker_receive(x.w, &other, false), BR_RECEIVED_NOT);
+    assert_int_equal(br_worker_receive(x.w, &other, true), BR_RECEIVED_NOT); /* nor awaited */
+    assert_int_equal(br_worker_receive(x.w, &one, true), BR_RECEIVED);
     assert_memory_equal(to, data, 100);
     assert_int_equal(x.wires[0].buffers, 0);
     assert_int_equal(x.w->unexpected.n_used, 0);
     assert_true(br_list_empty(&x.w->arrivals));
-    assert_false(br_worker_receive_at_once(x.w, &one));
+    assert_int_equal(br_worker_receive(x.w, &one, false), BR_RECEIVED_NOT);
     wired_destroy(&x);
 }
 
@@ -223,21 +224,21 @@ static void await__not_everything(void **state)
     (void)state;
     near_create(&x);
     awaited = await(&x, 0, x.w->config.eager_bytes + 1);
-    assert_false(br_worker_await(x.w, &awaited));
+    assert_int_equal(br_worker_receive(x.w, &awaited, true), BR_RECEIVED_NOT);
     wired_destroy(&x);
     wired_create(&x, 0, 1, NULL);
     awaited = await(&x, 0, 8);
-    assert_false(br_worker_await(x.w, &awaited));
+    assert_int_equal(br_worker_receive(x.w, &awaited, true), BR_RECEIVED_NOT);
     wired_destroy(&x);
     near_create(&x);
     for (uint32_t i = 0; i < BR_CROWDED; i++) {
         awaited = await(&x, 1000 + i, 8);
-        assert_true(br_worker_await(x.w, &awaited));
+        assert_int_equal(br_worker_receive(x.w, &awaited, true), BR_RECEIVED_LATER);
         br_list_remove(&awaited.node);
         peer_says(&x, i, br_tag_p2p(0, i, 7), 8);
         wired_turn(&x, 0);
     }
-    assert_false(br_worker_await(x.w, &awaited));
+    assert_int_equal(br_worker_receive(x.w, &awaited, true), BR_RECEIVED_NOT);
     wired_destroy(&x);
 }
 
@@ -254,7 +255,7 @@ static void look__finds_what_is_awaited(void **state)
         uint32_t length = i ? 1000 : 8;
 
         awaited = await(&x, 3 * i + 1, length);
-        assert_true(br_worker_await(x.w, &awaited));
+        assert_int_equal(br_worker_receive(x.w, &awaited, true), BR_RECEIVED_LATER);
         br_worker_look(x.w, &awaited, x.now);
         assert_false(awaited.came);
         peer_says(&x, 3 * i, br_tag_p2p(0, 3 * i, 7), 8);
@@ -289,7 +290,7 @@ static void await__several(void **state)
         several[i] = await(&x, i, 8 + i);
         several[i].ended = &ended;
         several[i].memory = to + 100 * i;
-        assert_true(br_worker_await(x.w, &several[i]));
+        assert_int_equal(br_worker_receive(x.w, &several[i], true), BR_RECEIVED_LATER);
     }
     br_list_remove(&several[3].node); /* its owner makes a transfer of it */
     for (uint32_t i = 0; i < 3; i++)
@@ -323,7 +324,7 @@ static void look__another_message(void **state)
     for (int announced = 0; announced < 2; announced++) {
         near_create(&x);
         awaited = await(&x, 0, 8);
-        assert_true(br_worker_await(x.w, &awaited));
+        assert_int_equal(br_worker_receive(x.w, &awaited, true), BR_RECEIVED_LATER);
         if (announced)
             wire_message(x.links[0], &large, NULL, 0);
         else
