@@ -68,7 +68,8 @@ struct br_dgram_path {
     uint64_t latest, latest_at; /* The number that arrived last, and when. */
     uint32_t marked;            /* Packets received with a congestion mark. */
     unsigned unacked;           /* Packets received since the last ACK was sent. */
-    uint64_t ack_at;            /* When an ACK is to be sent, or BR_DGRAM_NEVER. */
+    /* When an ACK is to be sent although packets come, or BR_DGRAM_NEVER. */
+    uint64_t ack_at;
 };
 
 /* A frame that was posted and is not SENT, in br_dgram_link.tx by number. */
@@ -223,6 +224,8 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
  * config.acks_behind, only one that has waited for long. */
 bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now,
                           struct br_dgram_packet *out);
+/* Returns when br_dgram_receive_ack() has to look at this path again, ns, or BR_DGRAM_NEVER. */
+uint64_t br_dgram_receive_timer(const struct br_dgram_path *path);
 /* Makes an ACK due now on a path on which something has arrived; nothing when there is none. */
 void br_dgram_receive_ack_now(struct br_dgram_link *link);
 /* Returns the limit for the peer: messages with lower numbers have a buffer. */

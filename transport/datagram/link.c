@@ -402,9 +402,9 @@ uint64_t br_dgram_link_timer(const struct br_dgram_link *link)
     timer = br_dgram_send_timer(link);
     for (unsigned i = 0; i < link->config.paths; i++) {
         const struct br_dgram_path *path = &link->paths[i];
-        uint64_t loss = br_dgram_loss_timer(link, path);
+        uint64_t loss = br_dgram_loss_timer(link, path), ack = br_dgram_receive_timer(path);
 
-        timer = path->ack_at < timer ? path->ack_at : timer;
+        timer = ack < timer ? ack : timer;
         timer = link->config.acks_behind && timer <= link->data_at ? link->data_at + 1 : timer;
         timer = loss < timer ? loss : timer;
     }

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "transport/datagram/internal.h"
 
-/* For how long an acknowledgement waits: for the answer to a message, and for a packet that asks
- * (packet.h note 6). */
+/* For how long an acknowledgement waits: for the answer to a message; and, while nothing comes, for
+ * a packet that asks (packet.h note 6). */
 #define ACK_DELAY (25 * BR_US)
 #define ASK_DELAY (500 * BR_US)
 #define ACK_EVERY 64u /* packets, at most, that share one */
@@ -61,14 +61,22 @@ static bool datagram_receive_record(struct br_dgram_path *path, uint64_t number)
     return true;
 }
 
-/* The packet has been taken in: it will be acknowledged after `delay` at the latest. */
+uint64_t br_dgram_receive_timer(const struct br_dgram_path *path)
+{
+    uint64_t quiet = path->unacked ? path->latest_at + ASK_DELAY : BR_DGRAM_NEVER;
+
+    return quiet < path->ack_at ? quiet : path->ack_at;
+}
+
+/* The packet has been taken in: it will be acknowledged at `at` at the latest, or sooner when
+ * nothing follows it. */
 static void datagram_receive_acknowledge(struct br_dgram_link *link,
-                                         const struct br_dgram_data *data, uint64_t delay,
+                                         const struct br_dgram_data *data, uint64_t at,
                                          uint64_t now)
 {
     struct br_dgram_path *path = &link->paths[data->path];
     uint64_t top = path->n_runs ? path->runs[0].last : 0;
-    uint64_t number = br_dgram_number(data->number, top), at = now + delay;
+    uint64_t number = br_dgram_number(data->number, top);
 
     if (!number || !datagram_receive_record(path, number))
         return;
@@ -221,7 +229,7 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
 {
     const struct br_dgram_data *data = &view->data;
     struct br_dgram_rx_frame *frame = &link->rx[data->frame % BR_DGRAM_RX_FRAMES];
-    uint64_t delay = ACK_DELAY;
+    uint64_t at = now + ACK_DELAY;
 
     link->stats.rx_packets++;
     if (data->path >= link->config.paths) {
@@ -250,12 +258,12 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
         else
             datagram_receive_put(link, frame, view);
         if (!frame->whole || frame->kind == BR_FRAME_DATA)
-            delay = ASK_DELAY;
+            at = BR_DGRAM_NEVER;
     }
     if (view->kind == BR_DGRAM_PING || data->flags & BR_DGRAM_ASKS)
-        delay = 0;
+        at = now;
     if (link->state == BR_DGRAM_UP)
-        datagram_receive_acknowledge(link, data, delay, now);
+        datagram_receive_acknowledge(link, data, at, now);
 }
 
 static void datagram_receive_fill(struct br_dgram_link *link, unsigned index, uint64_t now,
@@ -307,8 +315,9 @@ bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now,
 
     for (unsigned i = 0; i < link->config.paths; i++) {
         struct br_dgram_path *path = &link->paths[i];
+        uint64_t at = br_dgram_receive_timer(path);
 
-        if (path->ack_at == BR_DGRAM_NEVER || now < path->ack_at + waits)
+        if (at == BR_DGRAM_NEVER || now < at + waits)
             continue;
         datagram_receive_fill(link, i, now, out);
         path->ack_at = BR_DGRAM_NEVER;

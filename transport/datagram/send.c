@@ -9,6 +9,8 @@
 /* An idle link: an end that has died without a word is noticed. */
 #define ALIVE_EVERY (500 * BR_MS)
 #define ASK_EVERY   (24u << 10) /* bytes of packets, at most, that share an acknowledgement */
+/* From this share of lost or marked packets on they are acknowledged more often. */
+#define ASK_TROUBLED (1.0 / 512)
 
 static struct br_dgram_tx_frame *datagram_send_first(const struct br_list *queue, bool again)
 {
@@ -171,10 +173,11 @@ static bool datagram_send_asks(const struct br_dgram_link *link, const struct br
                                bool last)
 {
     const struct br_dgram_congestion *pace = &path->congestion;
+    bool troubled = pace->loss_rate > ASK_TROUBLED || pace->mark_rate > ASK_TROUBLED;
     uint32_t packets = (uint32_t)(path->next - path->asked);
 
     return (last && path->unasked) || path->probe || packets * link->packet_bytes >= ASK_EVERY ||
-           3 * packets >= pace->window ||
+           (troubled ? 3 : 2) * packets >= pace->window ||
            (path->newest_acked >= path->asked && /* no packet that asks is under way */
             !br_dgram_congestion_available(pace, path->in_flight + 1));
 }
