@@ -120,7 +120,7 @@ struct br_context {
     uint64_t passed;        /* ns: when the last pass began */
     uint64_t now;           /* ns: of the last pass, or of what was done without one since */
     uint32_t accesses_made; /* without a look at the clock (br_progress_leave()) */
-    bool accesses_rest;     /* since the last collective within its call, for the next pass */
+    bool accesses_rest;     /* since the last pass: accesses wait for the next one */
     uint32_t yields;        /* of callers that look at a shared segment */
     struct br_progress_counters {
         /* ns, except calls, the number of passes; busy: passes that found something to do */

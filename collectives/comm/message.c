@@ -169,8 +169,9 @@ enum br_message_left br_message_send(struct braid_comm *comm, const void *memory
         return BR_MESSAGE_ALL;
     }
     message_ended(comm, handle);
-    if (near && !passed) /* it is in the inbox: nothing is due that was not before */
-        br_progress_leave(context, MESSAGE_WEIGHT, !br_ring_idle(&context->submissions));
+    if (near && !passed) /* it is in the inbox: nothing is due but what rested before */
+        br_progress_leave(context, MESSAGE_WEIGHT,
+                          context->accesses_rest || !br_ring_idle(&context->submissions));
     else
         br_progress_leave(context, near ? MESSAGE_WEIGHT : NETWORK_WEIGHT,
                           message_makes_due(context));
@@ -194,8 +195,9 @@ enum br_message_left br_message_receive(struct braid_comm *comm, void *memory, s
     ended = left == BR_MESSAGE_ENDED;
     if (ended)
         message_ended(comm, handle);
-    due =
-        ended ? message_makes_due(context) : left == BR_MESSAGE_POSTED && br_posted_is_due(context);
+    due = ended
+              ? message_makes_due(context)
+              : left == BR_MESSAGE_POSTED && (context->accesses_rest || br_posted_is_due(context));
     br_progress_leave(context,
                       !ended                        ? 0
                       : message_is_near(comm, peer) ? MESSAGE_WEIGHT

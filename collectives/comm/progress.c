@@ -113,6 +113,7 @@ int br_progress_once(struct br_context *context, uint64_t now)
     int n = br_ring_empty(&context->submissions) ? 0 : accept_submissions(context, now);
 
     context->now = context->passed = now;
+    context->accesses_rest = false;
     context->progress.calls++;
     if (!br_list_empty(&context->posted.waiting))
         br_posted_pass(context, now);

@@ -237,7 +237,6 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
     if (context->accesses_rest) {
         /* where collectives follow each other in their calls, the progress thread naps and nobody
          * else makes the pass that accesses wait for */
-        context->accesses_rest = false;
         br_progress_leave(context, 0, true);
     } else {
         br_progress_unlock(context);

@@ -225,6 +225,71 @@ static void driving__puts_beside_collectives(void **state)
               puts_beside_collectives, NULL);
 }
 
+/* Puts to rank 2, the last of which may rest, and then one call of a message to or from rank 1,
+ * which makes the pass that they wait for. */
+static int puts_to_rest(struct braid_comm *comm, const struct braid_key *key, bool sends)
+{
+    enum { PUTS = 2 };
+    static const uint64_t from[PUTS] = {1, 2};
+    struct braid_op *ops[PUTS], *received = NULL;
+    uint64_t before, token = 0;
+    bool rest, after;
+
+    for (size_t i = 0; i < PUTS; i++)
+        RETURNS(0, braid_put(comm, &from[i], sizeof *from, key, i * sizeof *from, NULL, &ops[i]));
+    before = passes(comm->context, &rest);
+    if (sends)
+        RETURNS(0, braid_send(comm, &from[0], sizeof *from, 1, NULL, NULL));
+    else
+        RETURNS(0, braid_recv(comm, &token, sizeof token, 1, NULL, &received));
+    CHECK(!rest || passes(comm->context, &after) > before, "no pass for puts beside a %s",
+          sends ? "send" : "receive");
+    if (sends)
+        RETURNS(0, braid_recv(comm, &token, sizeof token, 1, NULL, NULL));
+    else
+        RETURNS(0, braid_send(comm, &from[0], sizeof *from, 1, NULL, NULL));
+    if (received)
+        RETURNS(0, braid_wait(received, -1));
+    RETURNS(0, braid_wait_all(ops, PUTS, -1));
+    return 0;
+}
+
+/* The same beside messages within the host, which make no pass by themselves either: sends, and
+ * receives whose message is not here. */
+static int puts_beside_messages(struct braid_comm *comm, void *context)
+{
+    enum { TIMES = 100 };
+    uint64_t memory[2] = {0}, token;
+    struct braid_region *region;
+    struct braid_key key;
+
+    (void)context;
+    RETURNS(0, braid_register(comm, memory, sizeof memory, &region));
+    RETURNS(0, braid_key(comm, memory, &key));
+    RETURNS(0, braid_broadcast(comm, &key, &key, sizeof key, BRAID_UINT8, 2, NULL, NULL));
+    for (int t = 0; t < TIMES && braid_rank(comm) < 2; t++) {
+        if (!braid_rank(comm)) {
+            if (puts_to_rest(comm, &key, t % 2))
+                return 1;
+            continue;
+        }
+        RETURNS(0, braid_recv(comm, &token, sizeof token, 0, NULL, NULL));
+        RETURNS(0, braid_send(comm, &token, sizeof token, 0, NULL, NULL));
+    }
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(braid_rank(comm) < 2 || (memory[0] == 1 && memory[1] == 2), "not what was put");
+    RETURNS(0, braid_deregister(region));
+    return 0;
+}
+
+static void driving__puts_beside_messages(void **state)
+{
+    (void)state;
+    ranks_run(
+        &(struct ranks){.size = 3, .per_host = 2, .backend = "auto", .timeout_ms = RANKS_PATIENCE},
+        puts_beside_messages, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +297,7 @@ int main(void)
         cmocka_unit_test(driving__two_sleepers),
         cmocka_unit_test(driving__thread_sleeps_while_a_call_waits),
         cmocka_unit_test(driving__puts_beside_collectives),
+        cmocka_unit_test(driving__puts_beside_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
