@@ -65,7 +65,9 @@ static void give_slots_back(struct br_rail *rail)
     }
 }
 
-/* The rail's next `retained` entry, where the message is written that is to leave. */
+/* The rail's next `retained` entry, where the message is written that is to leave. Only of a rail
+ * that takes a message (br_rail_takes_message()): else the entry is one that may have to be sent
+ * again. */
 static inline struct br_message *next_retained(struct br_rail *rail)
 {
     give_slots_back(rail); /* before the entry of one is used again */

@@ -356,8 +356,10 @@ struct br_transport_ops {
      * end. Calling it again changes nothing. Returns 0; -EAGAIN or -ENOSPC: not yet, it may later;
      * or another negative errno: this region cannot be shared over this link.
      *
-     * own NULL: the other end. Finds the peer's region with this id. Returns 0, and *theirs may be
-     * read and written until the worker's lock is given up; or a negative errno: it is not shared,
+     * own NULL: the other end. Finds the peer's region with this id. Returns 0, fills all of
+     * *theirs, and what that names may be read and written until the worker's lock is given up.
+     * Where it gives a place, the device changes `unshared` whenever the region ceases to be
+     * reachable in a way that the place does not show. Or a negative errno: it is not shared,
      * not any more, which shows at once, or not yet: it may take some polls to come. May be called
      * while a thread sleeps in what arm() has returned, which stays armed.
      *

@@ -42,7 +42,7 @@ int br_api_make_even(struct braid_comm *comm, const char *name, const struct br_
                      const struct braid_options *options, struct br_operation **op);
 
 /* What a message or an access says besides its options. */
-struct br_api_point {
+struct br_api_point { /* copied field by field by point_written() (point.c) */
     enum br_operation_kind kind;
     const void *send;
     void *recv;

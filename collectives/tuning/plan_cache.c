@@ -53,8 +53,9 @@ static bool is_kept(const struct br_plan_cache *cache, const struct br_plan_tuni
            place->by_rank == cache->by_rank && strcmp(place->text, text) == 0;
 }
 
-/* Where a choice is kept, which *known says; else where it may be. A choice takes as long as a
- * small collective, so calls that a program makes by turns do not push each other out. */
+/* *known: is the choice kept? Returns the place where it is, or else the one where it is to be
+ * kept, which may hold another one. To choose takes as long as a small collective, so up to four
+ * choices that fall on the same places do not push each other out. */
 static struct br_plan_tuning *plan_cache_find(struct br_plan_cache *cache,
                                               enum br_collective collective,
                                               enum br_cost_class class, const char *text,

@@ -101,7 +101,7 @@ struct br_inbox {
     uint32_t message_buffers;
     uint32_t n_tickets;
     uint32_t mask;  /* of cells and of returns: their number, a power of two, less one */
-    uint32_t shift; /* its logarithm */
+    uint32_t shift; /* log2 of that number */
 };
 
 /* Makes and maps an inbox; *fd is the caller's, to pass on and close. -EINVAL, -ENOMEM, -EMFILE
