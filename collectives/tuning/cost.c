@@ -64,7 +64,7 @@ static void add_round(struct br_cost_problem *p, const struct br_exchange *excha
 
 void br_cost_add_exchange(struct br_cost_problem *p,
                           uint32_t (*peer)(const void *, uint32_t, uint32_t), const void *context,
-                          uint32_t ranks, double messages, double bytes, double sums)
+                          uint32_t ranks, bool one_way, double messages, double bytes, double sums)
 {
     struct br_exchange exchange = {.peer = peer,
                                    .context = context,
@@ -72,13 +72,14 @@ void br_cost_add_exchange(struct br_cost_problem *p,
                                    .ranks = ranks,
                                    .sender = BR_PORT_LOAD_ALL,
                                    .level = BR_LEVEL_ANY,
+                                   .one_way = one_way,
                                    .messages = messages,
                                    .bytes = bytes};
 
     add_round(p, &exchange, sums);
 }
 
-void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance,
+void br_cost_add_rounds(struct br_cost_problem *p, double active, bool one_way, uint32_t distance,
                         double messages, double bytes, double sums)
 {
     uint32_t context[2] = {distance, p->request->n};
@@ -91,6 +92,7 @@ void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t dista
                                    .messages = messages,
                                    .bytes = bytes,
                                    .active = active,
+                                   .one_way = one_way,
                                    .reversed = p->to_root};
 
     add_round(p, &exchange, sums);
@@ -102,7 +104,8 @@ static void add_fold(struct br_cost_problem *p, uint32_t core, double messages, 
 {
     uint32_t context[2] = {core, p->request->n};
 
-    br_cost_add_exchange(p, peer_at_distance, context, p->request->n - core, messages, bytes, sums);
+    br_cost_add_exchange(p, peer_at_distance, context, p->request->n - core, true, messages, bytes,
+                         sums);
 }
 
 /* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of
@@ -183,7 +186,7 @@ static void add_packed_fold(struct br_cost_problem *p, uint32_t core, double byt
 
     add_fold(p, core, 1, bytes, sums);
     if (p->topology->cores)
-        br_cost_add_exchange(p, peer_at_distance, context, core, 1, 0, 0);
+        br_cost_add_exchange(p, peer_at_distance, context, core, false, 1, 0, 0);
 }
 
 /* Bytes that a rank copies for the sake of packed messages: all blocks into or from the order in
@@ -278,7 +281,7 @@ static void tuning_cost_add_shape(struct br_cost_problem *p, const struct br_sha
 static void add_doubling_rounds(struct br_cost_problem *p, double bytes, double sums)
 {
     for (uint32_t distance = 1; distance < p->request->n; distance *= 2)
-        br_cost_add_rounds(p, p->request->n, distance, 1, bytes, sums);
+        br_cost_add_rounds(p, p->request->n, false, distance, 1, bytes, sums);
 }
 
 void br_cost_reset_rate(struct br_cost_problem *p)
@@ -293,7 +296,7 @@ static void add_packed_tree(struct br_cost_problem *p)
     uint32_t others = p->request->n - 1;
 
     for (uint32_t blocks = 1; blocks <= others; blocks *= 2)
-        br_cost_add_rounds(p, 1 + (others - blocks) / (2 * blocks), blocks, 1,
+        br_cost_add_rounds(p, 1 + (others - blocks) / (2 * blocks), true, blocks, 1,
                            fmin(blocks, others + 1 - blocks) * p->bytes, 0);
     add_copies(p, others * p->bytes);
 }
@@ -303,7 +306,7 @@ static void add_bruck(struct br_cost_problem *p)
     uint32_t n = p->request->n, half = n / 2;
 
     for (uint32_t distance = 1; distance < n; distance *= 2) {
-        br_cost_add_rounds(p, n, distance, 1, half * p->bytes, 0);
+        br_cost_add_rounds(p, n, false, distance, 1, half * p->bytes, 0);
         add_copies_in_turn(p, n * 0.5 * p->bytes);
     }
     add_copies_in_turn(p, n * p->bytes);
@@ -318,7 +321,7 @@ static void add_doubling(struct br_cost_problem *p)
     if (core < n)
         add_fold(p, core, 1, p->bytes, 1);
     for (uint32_t bit = 1; bit < core; bit *= 2)
-        br_cost_add_exchange(p, peer_across, &bit, core, 1, p->bytes, 1);
+        br_cost_add_exchange(p, peer_across, &bit, core, false, 1, p->bytes, 1);
     if (core < n)
         add_fold(p, core, 1, p->bytes, 0);
 }
@@ -332,12 +335,12 @@ static void add_scan_doubling(struct br_cost_problem *p, double sums)
 
     for (uint32_t distance = 1; distance < n; distance *= 2)
         rounds++;
-    br_cost_add_rounds(p, n, 1, rounds, p->bytes, sums);
+    br_cost_add_rounds(p, n, true, 1, rounds, p->bytes, sums);
     for (uint32_t distance = 2; distance < n; distance *= 2)
-        br_cost_add_rounds(p, n, distance, 1, p->bytes, sums);
+        br_cost_add_rounds(p, n, 2 * distance >= n, distance, 1, p->bytes, sums);
     path = p->path;
     br_cost_reset_rate(p);
-    br_cost_add_rounds(p, n, 1, rounds, p->bytes, rounds * sums);
+    br_cost_add_rounds(p, n, true, 1, rounds, p->bytes, rounds * sums);
     p->path = path;
 }
 
@@ -362,7 +365,8 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
                                        .level = stage->level,
                                        .messages = 1,
                                        .bytes = bytes,
-                                       .active = active};
+                                       .active = active,
+                                       .one_way = tree};
 
         add_round(p, &exchange, sum * (stage->size - 1));
         if (bruck)
@@ -396,11 +400,11 @@ static void add_tree(struct br_cost_problem *p, double sum)
         double edges = fmin(distance, n - distance);
         double share = p->to_root || p->topology->cores ? 1 : depth + 1;
 
-        br_cost_add_rounds(p, edges / share, distance, 1, share * p->bytes, sum / share);
+        br_cost_add_rounds(p, edges / share, true, distance, 1, share * p->bytes, sum / share);
     }
     path = p->path;
     br_cost_reset_rate(p);
-    br_cost_add_rounds(p, (n - 1.0) / depth, 1, depth, p->bytes, sum);
+    br_cost_add_rounds(p, (n - 1.0) / depth, true, 1, depth, p->bytes, sum);
     p->path = path;
 }
 
@@ -409,10 +413,10 @@ static void add_chain(struct br_cost_problem *p, double sum)
 {
     double links = p->request->n - 1, path;
 
-    br_cost_add_rounds(p, 1, 1, 1, p->bytes, sum);
+    br_cost_add_rounds(p, 1, true, 1, 1, p->bytes, sum);
     path = p->path * links;
     br_cost_reset_rate(p);
-    br_cost_add_rounds(p, links, 1, 1, p->bytes, sum);
+    br_cost_add_rounds(p, links, links < 2, 1, 1, p->bytes, sum);
     p->path = path;
 }
 

@@ -22,14 +22,14 @@ struct br_cost_problem {
 void br_cost_end_rounds(struct br_cost_problem *p, const struct br_port_load *round, double cpu);
 
 /* The first `ranks` ranks send their `peer` `messages` messages of `bytes` each; a rank adds up
- * `sums` of them. */
+ * `sums` of them. one_way: no rank sends and receives at once. */
 void br_cost_add_exchange(struct br_cost_problem *p,
                           uint32_t (*peer)(const void *, uint32_t, uint32_t), const void *context,
-                          uint32_t ranks, double messages, double bytes, double sums);
+                          uint32_t ranks, bool one_way, double messages, double bytes, double sums);
 
 /* Ranks send to the one at a distance, `active` of them at a time: the machine has these to carry.
  * Each port counts as that of one of them. */
-void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance,
+void br_cost_add_rounds(struct br_cost_problem *p, double active, bool one_way, uint32_t distance,
                         double messages, double bytes, double sums);
 
 /* The rounds so far count for the path alone: how fast fragments follow is said by what is added

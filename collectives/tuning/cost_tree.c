@@ -94,6 +94,9 @@ void br_cost_add_binary_tree(struct br_cost_problem *p, uint32_t trees)
     static const double carried[2][2] = {{2, 3}, {2, 4}};
     uint32_t n = p->request->n, last = br_collective_rooted(p->request->collective) ? n - 1 : n;
     bool up = p->request->collective != BR_BROADCAST, down = p->request->collective != BR_REDUCE;
+    /* in two trees a rank is a leaf of one, so it sends while it receives, but for the ends of few
+     */
+    bool apart = up != down && (trees == 1 || n < 4);
     uint32_t depth = last < n;
     double b = p->bytes / trees, messages = carried[trees - 1][up && down], path;
 
@@ -107,13 +110,14 @@ void br_cost_add_binary_tree(struct br_cost_problem *p, uint32_t trees)
         double parents = trees * fmax(n >> (i + 2), 1); /* of this height */
 
         if (up)
-            br_cost_add_rounds(p, parents, 1u << i, 2, b, 2);
+            br_cost_add_rounds(p, parents, trees == 1 || apart, 1u << i, 2, b, 2);
         if (down)
-            br_cost_add_rounds(p, parents, 1u << i, 2, b, 0);
+            br_cost_add_rounds(p, parents, trees == 1 || apart, 1u << i, 2, b, 0);
     }
     br_cost_reset_rate(p);
     path = p->path;
-    br_cost_add_rounds(p, (up + down) * (n - 1.0) * trees / messages, 1, messages, b, up * 2);
+    br_cost_add_rounds(p, (up + down) * (n - 1.0) * trees / messages, apart, 1, messages, b,
+                       up * 2);
     p->path = path;
 }
 
@@ -139,7 +143,7 @@ static uint32_t peer_of_top(const void *context, uint32_t rank, uint32_t i)
 
 static void add_tops(struct br_cost_problem *p, const struct tops *tops, double sums)
 {
-    br_cost_add_exchange(p, peer_of_top, tops, p->request->n, 1, p->bytes, sums);
+    br_cost_add_exchange(p, peer_of_top, tops, p->request->n, !tops->across, 1, p->bytes, sums);
 }
 
 void br_cost_add_host_tree(struct br_cost_problem *p)

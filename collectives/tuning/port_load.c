@@ -43,8 +43,7 @@ static struct sample sample_of(const struct br_topology *t, const struct br_exch
                             .senders = exchange->ranks,
                             .stands_for = 1,
                             .of_both = 0.5};
-    bool one_way = exchange->sender != BR_PORT_LOAD_ALL ||
-                   (exchange->active > 0 && exchange->active <= exchange->ranks / 2.0);
+    bool one_way = exchange->one_way || exchange->sender != BR_PORT_LOAD_ALL;
 
     if (!sample.whole && t->kind == BR_TOPOLOGY_FLAT && exchange->sender == BR_PORT_LOAD_ALL)
         sample.senders = 1;

@@ -26,9 +26,8 @@ struct br_exchange {
     bool reversed;          /* the messages go the other way, from the peers to who is the sender */
     uint8_t level;          /* what the schedule says (br_topology_route) */
     double messages, bytes; /* to each partner: how many, and of what size */
-    /* that many of the ranks send at a time, of a tree few do; 0: all. Up to half of them need not
-     * receive as well */
-    double active;
+    double active;          /* that many of the ranks send at a time, of a tree few do; 0: all */
+    bool one_way;           /* no rank sends and receives at once */
     /* messages that come to a rank together, so that it wakes up for all of them at once; 0: each
      * comes alone */
     double together;

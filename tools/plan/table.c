@@ -31,9 +31,11 @@ static void plan_table_header(const struct br_plan_table *t, const char *collect
     printf("# braid plan: %s on %s, %s\n", collective, br_topology_text(model->topology, text),
            figures);
     for (uint32_t l = 0; l < model->n_levels; l++)
-        printf("# level %u: alpha %.3g us, overhead %.3g us, beta %.4g ns/B (%.4g Gb/s)\n", l,
-               model->levels[l].alpha * 1e6, model->levels[l].overhead * 1e6,
-               model->levels[l].beta * 1e9, 8e-9 / model->levels[l].beta);
+        printf("# level %u: alpha %.3g us, overhead %.3g us (%.2g of it at the receiver), beta "
+               "%.4g ns/B (%.4g Gb/s), one way %.4g\n",
+               l, model->levels[l].alpha * 1e6, model->levels[l].overhead * 1e6,
+               br_cost_received(model), model->levels[l].beta * 1e9, 8e-9 / model->levels[l].beta,
+               br_cost_one_way(&model->levels[l]) * 1e9);
     printf("# gamma %.3g ns/B\n#\n", model->gamma * 1e9);
     printf("# %12s  %-24s %12s", "size (B)", "algorithm", "predicted us");
     if (t->exact)

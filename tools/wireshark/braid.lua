@@ -711,7 +711,7 @@ local function add_part(tvb, pinfo, tree)
         tree:add_proto_expert_info(E.again)
         text = text .. " (again)"
     end
-    return string.format("%s %s:%d %s", dgram_kind[5], path, number, text)
+    return string.format("%s %d:%d %s", dgram_kind[5], path, number, text)
 end
 
 local function add_ranges(tvb, tree)

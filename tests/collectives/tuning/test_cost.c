@@ -20,6 +20,13 @@ static const struct br_cost_model model = {
     .gamma = 0.2e-9,
     .copy = 0.1e-9};
 
+/* The same, where a processor moves the bytes of both directions. */
+static const struct br_cost_model both_ways = {
+    .n_levels = 1,
+    .levels = {{.alpha = 20e-6, .overhead = 1e-6, .beta = 0.8e-9, .one_way = 0.56e-9}},
+    .gamma = 0.2e-9,
+    .copy = 0.1e-9};
+
 /* The ratio of the simulated time to the estimated one. */
 static double ratio(const struct br_cost_model *with, const struct br_schedule_request *request,
                     double bytes, double estimate)
@@ -75,6 +82,33 @@ static void br_cost_estimate__agrees_with_the_simulation(void **state)
             }
         }
     }
+}
+
+/* As closely where the directions of a port share a processor, as where each has its own. */
+static void br_cost_estimate__agrees_where_directions_share(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 8; n++)
+        for (int i = 0; i < BR_COLLECTIVES * BR_DIMENSIONAL; i++) {
+            struct br_schedule_request request = {
+                .collective = (enum br_collective)(i % BR_COLLECTIVES),
+                .algorithm = (enum br_algorithm)(i / BR_COLLECTIVES),
+                .n = n};
+            /* coarse with few ranks, as with separate directions */
+            bool coarse = request.algorithm == BR_BRUCK || request.algorithm == BR_TREE ||
+                          request.algorithm == BR_BINARY_TREE ||
+                          request.algorithm == BR_DOUBLE_TREE || request.collective == BR_SCAN ||
+                          request.collective == BR_EXSCAN;
+            double estimate, got;
+
+            if (br_cost_estimate(&both_ways, &request, 1e7, 1, &estimate) != 0)
+                continue;
+            got = ratio(&both_ways, &request, 1e7, estimate);
+            if (coarse ? got < 0.5 || got > 1.35 : fabs(got - 1) > 0.2)
+                fail_msg("%s of %s, %u ranks: %g times the estimate",
+                         br_algorithm_name(request.algorithm),
+                         br_collective_name(request.collective), n, got);
+        }
 }
 
 /* Ranks that send nothing in a round of a tree do not keep the cores busy that all share. */
@@ -298,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_cost_estimate__agrees_with_the_simulation),
+        cmocka_unit_test(br_cost_estimate__agrees_where_directions_share),
         cmocka_unit_test(br_cost_estimate__asks_the_machine_for_real_messages_only),
         cmocka_unit_test(br_cost_estimate__counts_levels_of_bml),
         cmocka_unit_test(br_cost_estimate__counts_packed_messages_and_copies),

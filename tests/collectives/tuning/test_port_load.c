@@ -110,11 +110,14 @@ static void br_port_load_add__counts_what_both_directions_share(void **state)
     static const struct {
         const char *text;
         uint32_t sender;
-        double active, seconds;
-    } loads[] = {{"2", BR_PORT_LOAD_ALL, 0, 3},         {"2", 0, 0, 2},
-                 {"2", BR_PORT_LOAD_ALL, 1, 2},         {"9", BR_PORT_LOAD_ALL, 8, 3},
-                 {"9", BR_PORT_LOAD_ALL, 4, 2},         {"bcube:2,1", BR_PORT_LOAD_ALL, 0, 3},
-                 {"bcube:2,1", BR_PORT_LOAD_ALL, 1, 2}, {"bcube:2,1", 1, 0, 2}};
+        double active;
+        bool one_way;
+        double seconds;
+    } loads[] = {{"2", BR_PORT_LOAD_ALL, 0, false, 3},         {"2", 0, 0, false, 2},
+                 {"2", BR_PORT_LOAD_ALL, 1, true, 2},          {"9", BR_PORT_LOAD_ALL, 8, false, 3},
+                 {"9", BR_PORT_LOAD_ALL, 4, true, 2},          {"9", BR_PORT_LOAD_ALL, 4, false, 3},
+                 {"bcube:2,1", BR_PORT_LOAD_ALL, 0, false, 3}, {"bcube:2,1", 1, 0, false, 2},
+                 {"bcube:2,1", BR_PORT_LOAD_ALL, 1, true, 2}};
     const struct br_cost_model model = {.n_levels = 1, .levels = {{.beta = 3, .one_way = 2}}};
 
     (void)state;
@@ -123,6 +126,7 @@ static void br_port_load_add__counts_what_both_directions_share(void **state)
                                        .peers = 1,
                                        .sender = loads[i].sender,
                                        .active = loads[i].active,
+                                       .one_way = loads[i].one_way,
                                        .level = BR_LEVEL_ANY,
                                        .messages = 1,
                                        .bytes = 1};
