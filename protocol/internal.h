@@ -94,18 +94,24 @@ static inline uint32_t br_rail_held(const struct br_rail *rail)
 {
     return rail->arrived - rail->released;
 }
-/* A quarter of the credits that the peer may have, beside the messages that wait here, is announced
- * at once, the rest after a while: called when either number has grown. */
-static inline void br_rail_check_credits(struct br_rail *rail)
+/* Is a quarter of the credits that the peer may have, beside the messages that wait here, not
+ * announced yet? */
+static inline bool br_rail_owes_credits(const struct br_rail *rail)
 {
     uint32_t unannounced = rail->released - rail->announced;
 
-    if (unannounced && 4 * unannounced + br_rail_held(rail) >= BR_CREDITS)
+    return unannounced && 4 * unannounced + br_rail_held(rail) >= BR_CREDITS;
+}
+/* Then they are announced at once. */
+static inline void br_rail_check_credits(struct br_rail *rail)
+{
+    if (br_rail_owes_credits(rail))
         rail->ack_due = true;
 }
-/* A numbered message of the peer was released: ACK will say so. waited: a receive that came later
- * has taken it. Then this rank is behind, and those that wait keep it busy: half of all credits are
- * announced together, as each of a few would wake the peer for a few (rails.md, section 4). */
+/* A numbered message of the peer was released: ACK will say so. waited: it is a collective's, and a
+ * receive that came later has taken it. Then this rank is behind, and those that wait keep it busy:
+ * half of all credits are announced together, as each of a few would wake the peer for a few; a
+ * quarter at the next look at the timers (rails.md, section 4). */
 static inline void br_rail_message_released(struct br_rail *rail, bool waited, uint64_t now)
 {
     rail->released++;

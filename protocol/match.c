@@ -69,14 +69,23 @@ size_t br_match_unexpected_bytes(void)
     return sizeof(struct br_unexpected);
 }
 
+/* The rail has more to announce than before, or more waits there: its ACK leaves in the next pump,
+ * or when the timers are looked at. */
+static void match_acknowledge(struct br_worker *w, struct br_rail *rail)
+{
+    if (rail->ack_due)
+        br_peer_activate(w, rail->peer);
+    else if (br_rail_owes_credits(rail))
+        w->owes_credits = true;
+}
+
 /* Gives back the buffer of a message that has been dealt with, as br_rail_message_released(). */
 static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link,
                           void *buffer, bool waited)
 {
     link->device->ops->release(link->device, link, buffer);
     br_rail_message_released(rail, waited, w->now);
-    if (rail->ack_due)
-        br_peer_activate(w, rail->peer);
+    match_acknowledge(w, rail);
 }
 
 /* How many unexpected messages of this type the peer has here; NULL: credits bound them. */
@@ -96,7 +105,8 @@ static void match_forget(struct br_worker *w, struct br_unexpected *u)
     br_list_remove(&u->arrival);
     if (u->rail) {
         br_list_remove(&u->node);
-        match_release(w, u->rail, u->link, u->buffer, true);
+        match_release(w, u->rail, u->link, u->buffer,
+                      br_tag_class(u->message.tag) == BR_TAG_COLLECTIVE);
     }
     free(u->copy);
     u->copy = NULL;
@@ -418,8 +428,7 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
         w->crowded++;
         if (match_waits(rail->peer)) /* for another one, which may lack a credit */
             br_rail_check_credits(rail);
-        if (rail->ack_due)
-            br_peer_activate(w, rail->peer);
+        match_acknowledge(w, rail);
     }
     if (match_gives_back(w, u))
         match_set_aside(w, u);

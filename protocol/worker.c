@@ -368,12 +368,20 @@ static void worker_keepalive(struct br_worker *w, struct br_rail *rail)
     }
 }
 
+/* When ACK leaves, whatever comes or does not, ns; UINT64_MAX: it has nothing to say. */
+static uint64_t rail_ack_at(const struct br_rail *rail)
+{
+    if (!rail->unannounced_since)
+        return UINT64_MAX;
+    return rail->unannounced_since + (br_rail_owes_credits(rail) ? 0 : ACK_DELAY + 1);
+}
+
 static void rail_timers(struct br_worker *w, struct br_rail *rail, uint64_t missed)
 {
     if (rail->state != BR_RAIL_UP)
         return;
     rail->last_rx = rail->last_rx + missed < w->now ? rail->last_rx + missed : w->now;
-    if (rail->unannounced_since && w->now - rail->unannounced_since > ACK_DELAY) {
+    if (w->now >= rail_ack_at(rail)) {
         rail->ack_due = true;
         br_peer_activate(w, rail->peer);
     }
@@ -403,6 +411,7 @@ static void worker_timers(struct br_worker *w, bool drained)
     w->last_timers = w->now;
     if (w->now >= w->promised || w->promised == UINT64_MAX)
         w->promised = 0; /* else somebody may sleep until then, also if others look meanwhile */
+    w->owes_credits = false;
     w->in_batch = true;
     br_connect_timers(w, missed);
     br_agree_timer(w);
@@ -548,8 +557,8 @@ static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail 
             (rail->last_rx > rail->last_ping ? rail->last_rx : rail->last_ping) + ask_after(w) + 1;
         if (rail->last_rx + rail->patience + 1 < next)
             next = rail->last_rx + rail->patience + 1;
-        if (rail->unannounced_since && rail->unannounced_since + ACK_DELAY + 1 < next)
-            next = rail->unannounced_since + ACK_DELAY + 1;
+        if (rail_ack_at(rail) < next)
+            next = rail_ack_at(rail);
         return next;
     default:
         return UINT64_MAX;

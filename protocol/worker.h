@@ -224,6 +224,8 @@ struct br_worker {
     uint64_t last_timers;
     /* ns; a thread may sleep until then, as it was told (next_timer); 0: none does */
     uint64_t promised;
+    /* a rail owes credits (br_rail_owes_credits()) since the last look at the timers */
+    bool owes_credits;
     struct br_reached reached;
     int failed; /* 0, or the negative errno of what ended it */
     char message[320];
@@ -433,6 +435,12 @@ static inline void *br_worker_shared(struct br_worker *worker, int rank, uint32_
  * and for sleeping: a worker that is not polled until then does not count as starved
  * (doc/design/failures.md, section 4). */
 uint64_t br_worker_next_timer(struct br_worker *worker);
+/* Was a timer set for the next look at the timers, though a thread sleeps that was told a later
+ * time? Then it is to be woken. */
+static inline bool br_worker_timer_is_early(const struct br_worker *worker)
+{
+    return worker->owes_credits && worker->promised > worker->last_timers + BR_MS;
+}
 /* A time (ns) before which no timer is due, whatever happens meanwhile. Cheaper: it does not look
  * at the rails. */
 uint64_t br_worker_no_timer_before(const struct br_worker *worker);

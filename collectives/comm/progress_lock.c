@@ -90,7 +90,7 @@ void br_progress_arm(struct br_context *context)
     struct pollfd fds[BR_MAX_DEVICES + 1];
     bool polled;
 
-    if (progress_lock_arm(context, fds, &polled) < 0)
+    if (progress_lock_arm(context, fds, &polled) < 0 || br_worker_timer_is_early(context->worker))
         br_progress_wake(context);
 }
 

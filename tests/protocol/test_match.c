@@ -105,6 +105,65 @@ static void eager__credits_come_back_together(void **state)
     assert_null(wire_take(x->links[0], BR_MESSAGE_ACK));
 }
 
+/* The peer sends a message for each credit that ACKs have given back. Returns how many of `most` it
+ * has sent; *released: what it was told last. */
+static uint32_t peer_sends(struct wired *x, uint64_t first, uint32_t sent, uint32_t most,
+                           uint32_t *released)
+{
+    struct wire_frame *ack;
+
+    do {
+        while ((ack = wire_take(x->links[0], BR_MESSAGE_ACK)))
+            *released = ack->message.ack.released;
+        for (; sent < most && sent - *released < BR_CREDITS; sent++)
+            eager(x, 0, sent, first + sent, 8);
+        wired_turn(x, 0);
+    } while (sent < most && sent - *released < BR_CREDITS);
+    return sent;
+}
+
+/* The peer has used up its credits and waits for ten more. Receives take twenty messages, and then
+ * their rank computes. Its credits have come back by then, or at the first look at the timers, for
+ * which a thread is woken that was to sleep for longer. */
+static void check_credits_of_a_rank_that_is_behind(struct wired *x, uint64_t first)
+{
+    const uint32_t most = BR_CREDITS + 10;
+    uint32_t released = 0, sent = peer_sends(x, first, 0, most, &released);
+    uint8_t to[8];
+
+    assert_int_equal(sent, BR_CREDITS);
+    wired_turn(x, 20 * BR_MS);
+    assert_true(br_worker_next_timer(x->w) > x->now + 100 * BR_MS);
+    assert_false(br_worker_timer_is_early(x->w));
+    for (uint32_t i = 0; i < 20; i++) {
+        struct br_transfer t = receive_of(first + i, to, 8);
+
+        assert_int_equal(br_transfer_receive(x->w, &t), 0);
+        wired_turn(x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    }
+    sent = peer_sends(x, first, sent, most, &released);
+    if (sent < most) {
+        assert_true(br_worker_timer_is_early(x->w));
+        assert_true(br_worker_next_timer(x->w) <= x->now + BR_MS);
+        wired_turn(x, BR_MS);
+        sent = peer_sends(x, first, sent, most, &released);
+    }
+    assert_int_equal(sent, most);
+    wired_turn(x, BR_MS);
+    assert_false(br_worker_timer_is_early(x->w));
+}
+
+static void eager__credits_of_a_rank_that_is_behind(void **state)
+{
+    check_credits_of_a_rank_that_is_behind(*state, 1);
+}
+
+static void eager__credits_of_a_rank_that_is_behind_point_to_point(void **state)
+{
+    check_credits_of_a_rank_that_is_behind(*state, br_tag_p2p(0, 0, 7));
+}
+
 static void eager__two_receives_with_one_tag(void **state)
 {
     uint8_t to[8];
@@ -502,6 +561,8 @@ int main(void)
         WIRED_TEST(eager__posted_or_not, .rails = 1, .up = true),
         WIRED_TEST(eager__credits_come_back_together, .rails = 1, .up = true),
         WIRED_TEST(eager__credit_follows_the_receive, .rails = 1, .up = true),
+        WIRED_TEST(eager__credits_of_a_rank_that_is_behind, .rails = 1, .up = true),
+        WIRED_TEST(eager__credits_of_a_rank_that_is_behind_point_to_point, .rails = 1, .up = true),
         WIRED_TEST(eager__two_receives_with_one_tag, .rails = 1, .up = true),
         WIRED_TEST(sequence__seen_twice, .rails = 2, .up = true),
         WIRED_TEST(sequence__in_any_order, .rails = 1, .up = true),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Receives of any rank, tag and length, and probes, between real processes over every back end. */
+/* Receives of any rank, tag and length, probes, and receivers that are behind, between real
+ * processes over every back end. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -160,12 +161,43 @@ static void probe__ended_by_the_communicator(void **state)
     ranks_everywhere(1, 2, ended_meanwhile);
 }
 
+/* A leaf that is ahead of the root by more calls than its credits last for goes on when the root
+ * has taken part in a few of them, though the root computes then: it calls nothing before the leaf
+ * has returned from all of its calls. */
+static int root_computes(struct braid_comm *comm, void *context)
+{
+    enum { CALLS = 70, FEW = 20 };
+    uint64_t own, all[2];
+    int rank = braid_rank(comm);
+
+    (void)context;
+    for (int i = 0; i < CALLS; i++) {
+        if (rank == 0 && i == FEW)
+            ranks_await(0, 1);
+        own = (uint64_t)(100 * i + rank);
+        RETURNS(0, braid_gather(comm, &own, all, sizeof own, BRAID_UINT8, 0, NULL, NULL));
+        if (rank == 0)
+            CHECK(all[1] == (uint64_t)(100 * i + 1), "call %d has %llu", i,
+                  (unsigned long long)all[1]);
+    }
+    if (rank == 1)
+        ranks_tell(0);
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void credits__of_a_root_that_computes(void **state)
+{
+    (void)state;
+    ranks_everywhere(2, 2, root_computes); /* over TCP, where messages need credits */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(receive_any__over_every_back_end),
         cmocka_unit_test(receive_any__arguments),
         cmocka_unit_test(probe__ended_by_the_communicator),
+        cmocka_unit_test(credits__of_a_root_that_computes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
