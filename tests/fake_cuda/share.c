@@ -133,6 +133,7 @@ static br_cuda_result make_event(struct CUevent_st **out, int fd)
 
     if (event) {
         event->fd = fd;
+        event->uses = 1;
         event->state = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     if (!event || event->state == MAP_FAILED) {
@@ -163,17 +164,30 @@ br_cuda_result cuEventCreate(struct CUevent_st **out, unsigned int flags)
     return make_event(out, fd);
 }
 
-br_cuda_result cuEventDestroy_v2(struct CUevent_st *event)
+bool fake_drop_event(struct CUevent_st *event)
 {
-    ENTER(cuEventDestroy_v2, DRIVER);
-    while (fake_pump()) /* work that names it */
-        ;
-    pthread_mutex_lock(&fake_lock);
-    fake_objects--;
-    pthread_mutex_unlock(&fake_lock);
+    return --event->uses == 0;
+}
+
+void fake_free_event(struct CUevent_st *event)
+{
     munmap(event->state, 4096);
     close(event->fd);
     free(event);
+}
+
+/* Work that names it may still be in a stream. */
+br_cuda_result cuEventDestroy_v2(struct CUevent_st *event)
+{
+    bool unused;
+
+    ENTER(cuEventDestroy_v2, DRIVER);
+    pthread_mutex_lock(&fake_lock);
+    fake_objects--;
+    unused = fake_drop_event(event);
+    pthread_mutex_unlock(&fake_lock);
+    if (unused)
+        fake_free_event(event);
     return BR_CUDA_SUCCESS;
 }
 

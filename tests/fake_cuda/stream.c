@@ -102,6 +102,7 @@ static struct CUstream_st *claim(struct fake_work **out)
 
 bool fake_pump(void)
 {
+    struct CUevent_st *unused;
     struct CUstream_st *stream;
     struct fake_work *work;
 
@@ -119,7 +120,10 @@ bool fake_pump(void)
     fake_counted.launches += work->kind == LAUNCH;
     stream->late = fake_cuda()->late;
     stream->busy = false;
+    unused = work->event && fake_drop_event(work->event) ? work->event : NULL;
     pthread_mutex_unlock(&fake_lock);
+    if (unused)
+        fake_free_event(unused);
     free(work);
     return true;
 }
@@ -207,6 +211,8 @@ static br_cuda_result submit(struct CUstream_st *on, const struct fake_work *wor
     else
         stream->first = copy;
     stream->last = copy;
+    if (copy->event)
+        copy->event->uses++;
     pthread_mutex_unlock(&fake_lock);
     return BR_CUDA_SUCCESS;
 }

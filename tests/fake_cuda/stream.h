@@ -47,7 +47,14 @@ struct CUevent_st {
     struct fake_event_state *state;
     int fd; /* behind state; -1: not for other processes */
     unsigned late;
+    /* work in streams that names it, and 1 until it is destroyed: the last one frees it. Under
+     * fake_lock */
+    unsigned uses;
 };
+
+/* Under fake_lock: one use less. Returns whether fake_free_event() has to follow, without it. */
+bool fake_drop_event(struct CUevent_st *event);
+void fake_free_event(struct CUevent_st *event);
 
 br_cuda_result fake_submit(struct CUstream_st *stream, const struct fake_work *work);
 
