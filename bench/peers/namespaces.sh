@@ -12,9 +12,9 @@ namespaces_up() {
         ip link add veth0 netns "$net_a" type veth peer name veth0 netns "$net_b" || exit 2 # ip has said why
     local side
     for side in "$net_a 10.77.0.1" "$net_b 10.77.0.2"; do
-        ip -n "${side% *}" link set lo up
-        ip -n "${side% *}" addr add "${side#* }/24" dev veth0
-        ip -n "${side% *}" link set veth0 up
+        ip -n "${side% *}" link set lo up &&
+            ip -n "${side% *}" addr add "${side#* }/24" dev veth0 &&
+            ip -n "${side% *}" link set veth0 up || exit 2
     done
     for side in "$net_a" "$net_b"; do # the kernel takes its time to call a link up
         while [[ $(ip -n "$side" -o link show veth0) != *"state UP"* ]]; do sleep 0.05; done

@@ -130,12 +130,6 @@ bool br_sim_heap_pop(struct br_sim_heap *heap, struct br_sim_step *out)
     return true;
 }
 
-static void fetch(const void *memory, size_t bytes)
-{
-    for (size_t at = 0; at < bytes; at += CACHE_LINE)
-        __builtin_prefetch((const uint8_t *)memory + at);
-}
-
 /* The frame of the i-th of the next steps, or NULL. */
 static const struct br_sim_frame *front_frame(struct br_sim_heap *heap, uint32_t i)
 {
@@ -159,28 +153,28 @@ void br_sim_heap_fetch(struct br_sim *sim)
     const struct br_sim_link *link;
 
     if (frame)
-        fetch(frame, sizeof *frame);
+        br_sim_fetch(frame, sizeof *frame);
     frame = front_frame(heap, CONNECTION);
     if (frame)
-        fetch(frame->connection, sizeof *frame->connection);
+        br_sim_fetch(frame->connection, sizeof *frame->connection);
     frame = front_frame(heap, PORTS);
     if (frame) {
-        fetch(frame->connection->port[0], offsetof(struct br_sim_port, devices));
-        fetch(frame->connection->port[1], offsetof(struct br_sim_port, devices));
+        br_sim_fetch(frame->connection->port[0], offsetof(struct br_sim_port, devices));
+        br_sim_fetch(frame->connection->port[1], offsetof(struct br_sim_port, devices));
         link = front_link(&heap_front(heap, PORTS)->step);
         if (link) {
-            fetch(&link->base, CACHE_LINE);
-            fetch(&link->connection,
-                  offsetof(struct br_sim_link, closed) - offsetof(struct br_sim_link, connection));
+            br_sim_fetch(&link->base, CACHE_LINE);
+            br_sim_fetch(&link->connection, offsetof(struct br_sim_link, closed) -
+                                                offsetof(struct br_sim_link, connection));
         }
     }
     frame = front_frame(heap, OWNER);
     if (frame) {
-        fetch(frame->connection->port[0]->host, sizeof(struct br_sim_host));
-        fetch(frame->connection->port[1]->host, sizeof(struct br_sim_host));
+        br_sim_fetch(frame->connection->port[0]->host, sizeof(struct br_sim_host));
+        br_sim_fetch(frame->connection->port[1]->host, sizeof(struct br_sim_host));
         link = front_link(&heap_front(heap, OWNER)->step);
         if (link && link->base.owner)
-            fetch(link->base.owner, CACHE_LINE);
+            br_sim_fetch(link->base.owner, CACHE_LINE);
     }
     frame = front_frame(heap, HOST);
     if (frame && sim->config.soon) {
