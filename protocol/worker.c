@@ -384,6 +384,8 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, uint64_t miss
     if (w->now >= rail_ack_at(rail)) {
         rail->ack_due = true;
         br_peer_activate(w, rail->peer);
+    } else if (rail->unannounced_since && br_rail_owes_credits(rail)) {
+        w->owes_credits = true; /* since a look that had a later clock */
     }
     br_rail_forget_rate(rail, w->now);
     br_rail_set_min_rtt(rail, rail->link->facts.min_rtt, w->now);

@@ -91,7 +91,8 @@ static void *progress_thread_main(void *argument)
             seen = waits;
             quiet_since = 0;
             progress_nap(context);
-            continue;
+            if (!atomic_load(&context->in_streams))
+                continue; /* else callers may go on without a pass, by the shared segment */
         }
         if (atomic_load(&context->callers) > 0) {
             progress_park(context);

@@ -404,6 +404,7 @@ static void add_tree(struct br_cost_problem *p, double sum)
     }
     path = p->path;
     br_cost_reset_rate(p);
+    p->ready = 0; /* the rounds above have put the bytes of several messages into one */
     br_cost_add_rounds(p, (n - 1.0) / depth, true, 1, depth, p->bytes, sum);
     p->path = path;
 }
