@@ -82,6 +82,9 @@ struct br_dgram_data {
     uint32_t flags : 4;      /* BR_DGRAM_HEADER_ONLY, BR_DGRAM_ASKS. */
 };
 static_assert(sizeof(struct br_dgram_data) == 40, "data packet header");
+/* So no part and no path that comes can be too large, and a receiver checks the length alone. */
+static_assert(BR_DGRAM_PARTS == 1u << 6 && BR_DGRAM_PATHS == 1u << 3, "all that fit are valid");
+static_assert(BR_DGRAM_MAX_FRAME < 1u << 17, "the length fits");
 
 /* A range of an ACK, below the range before it, or at `top`: `gap` numbers that have not arrived,
  * then, below them, `run` numbers that have. */
