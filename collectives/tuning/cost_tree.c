@@ -94,7 +94,7 @@ void br_cost_add_binary_tree(struct br_cost_problem *p, uint32_t trees)
     static const double carried[2][2] = {{2, 3}, {2, 4}};
     uint32_t n = p->request->n, last = br_collective_rooted(p->request->collective) ? n - 1 : n;
     bool up = p->request->collective != BR_BROADCAST, down = p->request->collective != BR_REDUCE;
-    /* in two trees a rank is a leaf of one, so it sends while it receives, but for the ends of few
+    /* no rank sends and receives at once: in two trees each is a leaf of one, if there are enough
      */
     bool apart = up != down && (trees == 1 || n < 4);
     uint32_t depth = last < n;
