@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 static struct br_context context; /* has no threads: sched_yield() is what they do */
 static int yields, turn_every;
@@ -54,12 +56,42 @@ static void let_in__nobody_waits(void **state)
     assert_int_equal(yields, 0);
 }
 
+/* Leaves the lock while a thread sleeps until `promised` (ns; the last look at the timers was at
+ * 0). */
+static bool arming_wakes(bool owes_credits, uint64_t promised)
+{
+    static struct br_worker worker; /* has no devices */
+    uint64_t count;
+    bool woken;
+
+    worker.owes_credits = owes_credits;
+    worker.promised = promised;
+    context.worker = &worker;
+    context.wake_fd = eventfd(0, EFD_NONBLOCK);
+    assert_true(context.wake_fd >= 0);
+    atomic_store(&context.may_wake, true);
+    br_progress_arm(&context);
+    woken = read(context.wake_fd, &count, sizeof count) > 0;
+    assert_int_equal(atomic_load(&context.may_wake), !woken);
+    close(context.wake_fd);
+    return woken;
+}
+
+static void arm__wakes_who_would_sleep_past_a_timer(void **state)
+{
+    (void)state;
+    assert_true(arming_wakes(true, 100 * BR_MS));
+    assert_false(arming_wakes(true, BR_MS));
+    assert_false(arming_wakes(false, 100 * BR_MS));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(let_in__ends_when_they_never_come),
         cmocka_unit_test(let_in__only_those_that_wait_already),
         cmocka_unit_test(let_in__nobody_waits),
+        cmocka_unit_test(arm__wakes_who_would_sleep_past_a_timer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
