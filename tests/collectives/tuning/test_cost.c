@@ -111,6 +111,30 @@ static void br_cost_estimate__agrees_where_directions_share(void **state)
         }
 }
 
+/* Messages of as many bytes as leave without READY are not taken for one of all their bytes, and
+ * one byte more waits for it. */
+static void br_cost_estimate__waits_where_a_message_does(void **state)
+{
+    enum { EAGER = 8192 };
+    struct br_cost_model without = model, with = model;
+
+    (void)state;
+    without.eager_bytes = 0;
+    with.eager_bytes = EAGER;
+    for (uint32_t n = 2; n <= 9; n++) {
+        struct br_schedule_request request = {
+            .collective = BR_BROADCAST, .algorithm = BR_TREE, .n = n};
+        double free_of_it, estimate;
+
+        assert_int_equal(br_cost_estimate(&without, &request, EAGER, 1, &free_of_it), 0);
+        assert_int_equal(br_cost_estimate(&with, &request, EAGER, 1, &estimate), 0);
+        assert_true(estimate == free_of_it);
+        assert_int_equal(br_cost_estimate(&without, &request, EAGER + 1, 1, &free_of_it), 0);
+        assert_int_equal(br_cost_estimate(&with, &request, EAGER + 1, 1, &estimate), 0);
+        assert_true(estimate > free_of_it);
+    }
+}
+
 /* Ranks that send nothing in a round of a tree do not keep the cores busy that all share. */
 static void br_cost_estimate__asks_the_machine_for_real_messages_only(void **state)
 {
@@ -333,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_cost_estimate__agrees_with_the_simulation),
         cmocka_unit_test(br_cost_estimate__agrees_where_directions_share),
+        cmocka_unit_test(br_cost_estimate__waits_where_a_message_does),
         cmocka_unit_test(br_cost_estimate__asks_the_machine_for_real_messages_only),
         cmocka_unit_test(br_cost_estimate__counts_levels_of_bml),
         cmocka_unit_test(br_cost_estimate__counts_packed_messages_and_copies),
