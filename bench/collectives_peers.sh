@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# All collectives of braid against OpenMPI and MPICH on this machine, or against another build of braid; bench/README.md says how to read
-# the result.
+# All collectives of braid against OpenMPI, MPICH and Intel MPI on this machine, or against another build of braid; bench/README.md says how to
+# read the result.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
 rounds=3 ms=40 json=collectives_peers.json svg='' before=''
 ranks="2 4 8" transports="shm loopback" congestion=cubic
-peers="openmpi mpich braid"
+peers="openmpi openmpi5 mpich mpich5 impi braid"
 collectives="broadcast reduce allreduce allgather reduce_scatter alltoall scatter gather barrier"
 paces="barrier stream"
 sizes="8 64 512 4096 32768 262144 2097152 16777216 67108864"
@@ -21,7 +21,9 @@ Usage: bench/collectives_peers.sh [options]
   --transports "shm loopback veth"   (default "$transports")
   --congestion cubic   of TCP; system: what the machine has
   --peers "$peers"
-                       also braid_alloc, braid_ring, ..., and tcp: send() and recv() on one bare socket. MPICH is left out with more ranks than cores, where it spins
+                       openmpi and mpich are Debian's, openmpi5, mpich5 and impi those that bench/peers/install.sh has installed; also
+                       braid_alloc, braid_ring, ..., and tcp: send() and recv() on one bare socket. MPICH is left out with more ranks than cores,
+                       where it spins
   --before BUILD       only braid, beside this other build of it: what has become slower?
   --collectives "$collectives"
   --paces "$paces"   a barrier before each call, or one call behind the other
@@ -29,7 +31,7 @@ Usage: bench/collectives_peers.sh [options]
   --quick              2 short rounds, four sizes, 2 and 4 ranks
   --json FILE          default $json
   --svg FILE           a heat map of fastest / braid
-BRAID_BUILD names the build directory (default build/release). TCP needs root, for network namespaces.
+BRAID_BUILD names the build directory (default build/release), BRAID_PEERS that of install.sh's libraries (default build/peers). TCP needs root, for network namespaces.
 END
 }
 # shellcheck source=bench/lib/options.sh
@@ -72,7 +74,7 @@ for transport in $transports; do
             for collective in $collectives; do
                 echo "  $transport, $n ranks, round $round of $rounds: $collective" >&2
                 for peer in $present; do
-                    [[ $peer == mpich && $n -gt $cpus ]] || [[ $peer == tcp && ($n -ne 2 || $transport == shm) ]] ||
+                    ! can_run "$peer" "$n" || [[ $peer == tcp && ($n -ne 2 || $transport == shm) ]] ||
                         measure "$transport" "$n" "$peer" "$collective"
                 done
             done

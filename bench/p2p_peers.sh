@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Messages and one-sided accesses of braid against OpenMPI and MPICH on this machine; bench/README.md says how to read the result.
+# Messages and one-sided accesses of braid against OpenMPI, MPICH and Intel MPI on this machine; bench/README.md says how to read the result.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
 rounds=3 ms=100 json=p2p_peers.json
 transports="shm loopback" congestion=cubic
-peers="openmpi mpich braid" before=
+peers="openmpi openmpi5 mpich mpich5 impi braid" before=
 sizes="8 64 512 4096 32768 262144 2097152"
 
 usage() {
@@ -17,12 +17,13 @@ Usage: bench/p2p_peers.sh [options]
   --transports "shm loopback veth"   default "$transports"
   --congestion NAME    of TCP (default $congestion)
   --peers "$peers"
-                       also braid_alloc: messages in memory from braid_alloc()
+                       openmpi5, mpich5 and impi are those that bench/peers/install.sh has installed; also braid_alloc: messages in memory
+                       from braid_alloc()
   --before DIR         another build of braid, as peer braid_before
   --sizes "8 64 ..."   in bytes, ascending
   --quick              one round, 20 ms, 4 sizes
   --json FILE          default $json
-BRAID_BUILD names the build directory (default build/release). TCP needs root, for network namespaces.
+BRAID_BUILD names the build directory (default build/release), BRAID_PEERS that of install.sh's libraries (default build/peers). TCP needs root, for network namespaces.
 END
 }
 # shellcheck source=bench/lib/options.sh
@@ -50,7 +51,10 @@ for transport in $transports; do
             echo "  $transport, round $round of $rounds: $peer" >&2
             # shellcheck disable=SC2086 # the sizes are a list
             launch_driver 600 "$peer" "$transport" 2 "$ms" $sizes
-            awk -v t="$transport" -v p="$peer" '/^(message|put|get) [0-9]/ {print t, $1, $2, p, $3, $4}' "$work/out" >>"$results"
+            # Accesses of Open MPI 5 within a host are in shared memory whatever it is told.
+            [[ $peer$transport == openmpi5loopback ]] && kinds=message || kinds='message|put|get'
+            awk -v t="$transport" -v p="$peer" -v kinds="^($kinds)\$" '$1 ~ kinds && /^[a-z]* [0-9]/ {print t, $1, $2, p, $3, $4}' \
+                "$work/out" >>"$results"
         done
     done
 done

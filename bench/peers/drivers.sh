@@ -5,7 +5,8 @@
 # this folder that mpi_sources and braid_sources name.
 mpi_sources=(mpi.c loop.c) braid_sources=(braid.c loop.c)
 cpus=$(nproc)
-export net_a net_b work here build cpus
+pypi=${BRAID_PEERS:-$here/../build/peers} # the libraries that peers/install.sh installs
+export net_a net_b work here build cpus pypi
 
 build_braid() { # NAME BUILD
     cc -O2 -I "$here/../include" -o "$work/$1" "${braid_sources[@]/#/$here/peers/}" -L "$2" -lbraid -Wl,-rpath,"$(realpath "$2")"
@@ -17,6 +18,8 @@ build_driver() {
     case $1 in
     openmpi) mpicc.openmpi -O2 -o "$work/openmpi" "${mpi_sources[@]/#/$source/}" ;;
     mpich) mpicc.mpich -O2 -o "$work/mpich" "${mpi_sources[@]/#/$source/}" ;;
+    openmpi5 | mpich5) "$pypi/$1/bin/mpicc" -O2 -o "$work/$1" "${mpi_sources[@]/#/$source/}" ;;
+    impi) I_MPI_ROOT=$pypi/impi "$pypi/impi/bin/mpicc" -O2 -o "$work/impi" "${mpi_sources[@]/#/$source/}" ;;
     gloo) cc -O2 -c -o "$work/loop.o" "$source/loop.c" &&
         c++ -O2 -std=c++17 -I "$source" -o "$work/gloo" "$source/gloo.cc" "$work/loop.o" -lgloo -lpthread ;;
     tcp) cc -O2 -o "$work/tcp" "$source/tcp.c" "$source/loop.c" ;;
@@ -28,6 +31,9 @@ build_driver() {
         return 1
     }
 }
+
+# Whether peer $1 can be measured with $2 ranks: MPICH spins, whatever it is told, and with more ranks than cores a call takes time slices of the scheduler.
+can_run() { [[ $1 != mpich* || $2 -le $cpus ]]; }
 
 # The namespace of rank $1 of $2.
 side_of() { (($1 * 2 < $2)) && echo "$net_a" || echo "$net_b"; }
@@ -60,6 +66,45 @@ launch_mpich() {
         -launcher-exec "$here/peers/agent.sh" -hosts "$net_a:$((n / 2)),$net_b:$((n / 2))" -localhost 10.77.0.1 \
         -iface veth0 -np "$n" "$work/mpich" "$@" ;;
     esac
+}
+
+launch_openmpi5() {
+    local transport=$1 n=$2
+    shift 2
+    local options=(--allow-run-as-root -np "$n" --mca pml ob1)
+    ((n <= cpus)) && options+=(--bind-to core) || options+=(--oversubscribe --mca mpi_yield_when_idle 1)
+    case $transport in
+    shm) "$pypi/openmpi5/bin/mpirun" "${options[@]}" --mca btl self,sm "$work/openmpi5" "$@" ;;
+    loopback) ip netns exec "$net_a" "$pypi/openmpi5/bin/mpirun" "${options[@]}" --mca btl self,tcp --mca btl_tcp_if_include lo \
+        "$work/openmpi5" "$@" ;;
+    *) echo "has no $transport here" >&2; false ;;
+    esac
+}
+
+# UCX of this one finds no way to 127.0.0.1: messages to the own address of a veth go through lo as well.
+launch_mpich5() {
+    local transport=$1 n=$2
+    shift 2
+    case $transport in
+    shm) "$pypi/mpich5/bin/mpiexec" -bind-to core -np "$n" "$work/mpich5" "$@" ;;
+    loopback) ip netns exec "$net_a" env UCX_TLS=tcp,self UCX_NET_DEVICES=veth0 MPIR_CVAR_CH4_NETMOD=ucx MPIR_CVAR_NOLOCAL=1 \
+        "$pypi/mpich5/bin/mpiexec" -bind-to core -iface lo -np "$n" "$work/mpich5" "$@" ;;
+    *) echo "has no $transport here" >&2; false ;;
+    esac
+}
+
+# Intel MPI. Its TCP is libfabric's: that of MPICH's wheel, or Debian's. Without pt2pt its collectives use shared memory with any fabric.
+launch_impi() {
+    local transport=$1 n=$2 fabric
+    shift 2
+    case $transport in
+    shm) fabric=(env I_MPI_FABRICS=shm) ;;
+    loopback) fabric=(ip netns exec "$net_a" env I_MPI_FABRICS=ofi FI_PROVIDER=tcp FI_TCP_IFACE=lo I_MPI_COLL_INTRANODE=pt2pt) ;;
+    *) echo "has no $transport here" >&2; return 1 ;;
+    esac
+    ((n <= cpus)) || fabric+=(I_MPI_THREAD_YIELD=2)
+    "${fabric[@]}" I_MPI_ROOT="$pypi/impi" PATH="$pypi/impi/bin:$PATH" LD_LIBRARY_PATH="$pypi/impi/lib:$pypi/mpich5/lib/mpich" \
+        mpirun -iface lo -n "$n" "$work/impi" "$@"
 }
 
 # each_rank N ENVIRONMENT... -- COMMAND...: one process a rank, half of them in each namespace.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* OpenMPI and MPICH: compiled once with each one's mpicc. */
+/* OpenMPI, MPICH and Intel MPI: compiled once with each one's mpicc. */
 #include <mpi.h>
 #include <stdlib.h>
 
