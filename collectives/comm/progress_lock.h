@@ -48,10 +48,12 @@ static inline bool br_progress_trylock(struct br_context *context)
 /* Under the lock, and only while threads sleep: arms the devices for them, or wakes them. */
 void br_progress_arm(struct br_context *context);
 
-/* Releases the lock. Whoever sleeps, sleeps in armed devices, whenever the lock is free. */
+/* Releases the lock. Whoever sleeps, sleeps in armed devices, whenever the lock is free; who has
+ * been woken looks by itself, however long it takes to come to run. */
 static inline void br_progress_unlock(struct br_context *context)
 {
-    if (atomic_load(&context->sleeping_threads) && !context->armed)
+    if (atomic_load(&context->sleeping_threads) && !context->armed &&
+        atomic_load(&context->may_wake))
         br_progress_arm(context);
     br_mutex_unlock(&context->lock);
 }

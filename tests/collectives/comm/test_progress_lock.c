@@ -85,6 +85,28 @@ static void arm__wakes_who_would_sleep_past_a_timer(void **state)
     assert_false(arming_wakes(false, 100 * BR_MS));
 }
 
+/* Who has been woken looks by itself, so nothing is armed while it does not come to run. */
+static void unlock__arms_for_who_sleeps_and_not_for_who_was_woken(void **state)
+{
+    static struct br_worker worker; /* has no devices */
+
+    (void)state;
+    context.worker = &worker;
+    context.wake_fd = eventfd(0, EFD_NONBLOCK);
+    assert_true(context.wake_fd >= 0);
+    atomic_store(&context.sleeping_threads, 1);
+    atomic_store(&context.may_wake, true);
+    for (int woken = 0; woken < 2; woken++) {
+        if (woken)
+            br_progress_wake(&context);
+        assert_true(br_progress_trylock(&context));
+        br_progress_unlock(&context);
+        assert_int_equal(context.armed, !woken);
+    }
+    atomic_store(&context.sleeping_threads, 0);
+    close(context.wake_fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +114,7 @@ int main(void)
         cmocka_unit_test(let_in__only_those_that_wait_already),
         cmocka_unit_test(let_in__nobody_waits),
         cmocka_unit_test(arm__wakes_who_would_sleep_past_a_timer),
+        cmocka_unit_test(unlock__arms_for_who_sleeps_and_not_for_who_was_woken),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
