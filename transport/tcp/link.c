@@ -39,26 +39,37 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
     link->fd = link->busy = -1;
     link->event_poll = device->n_polls - 2;
     br_inet_text(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    if (device->n_open == 1 && device->open[0]->state == BR_TCP_UP)
+        br_tcp_link_watch(device->open[0]); /* which was the only one */
     link->index = device->n_open;
     device->open[device->n_open++] = link;
     device->check_sockets = true;
     return link;
 }
 
-static int tcp_link_watch(struct br_tcp_link *link)
+void br_tcp_link_watch(struct br_tcp_link *link)
 {
     struct br_tcp_device *device = tcp_link_device_of(link);
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = link};
 
+    if (link->watched)
+        return;
     device->base.counters.system_calls++;
-    return epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->fd, &event) ? -errno : 0;
+    link->watched = !epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->fd, &event);
+    if (!link->watched)
+        br_tcp_link_fail(link, -errno, strerror(errno));
 }
 
-static void tcp_link_unwatch(struct br_tcp_link *link)
+void br_tcp_link_unwatch(struct br_tcp_link *link)
 {
-    if (link->fd >= 0)
-        epoll_ctl(tcp_link_device_of(link)->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    struct br_tcp_device *device = tcp_link_device_of(link);
+
+    if (!link->watched)
+        return;
+    device->base.counters.system_calls++;
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    link->watched = false;
 }
 
 void br_tcp_link_ask(struct br_tcp_link *link)
@@ -87,7 +98,7 @@ void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
              link->accepted ? "<-" : "->", link->base.peer_name, why);
     snprintf(link->base.message, sizeof link->base.message, "%.159s", br_error_message());
     br_tcp_link_ask(link);
-    tcp_link_unwatch(link);
+    br_tcp_link_unwatch(link);
     link->reported = false;
     link->state = BR_TCP_FAILED;
     link->error = error;
@@ -115,9 +126,7 @@ int br_tcp_link_connect(struct br_device *base, const struct br_address *address
         return 0;
     }
     link->fd = rc;
-    rc = tcp_link_watch(link);
-    if (rc)
-        br_tcp_link_fail(link, rc, strerror(-rc));
+    br_tcp_link_watch(link);
     return 0;
 }
 
@@ -148,7 +157,8 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
     link->state = BR_TCP_UP;
     link->readable = link->writable = true;
     br_tcp_link_set_busy(device, link);
-    if (tcp_link_watch(link)) {
+    br_tcp_link_watch(link);
+    if (!link->watched) {
         device->base.counters.refused_links++;
         br_tcp_link_close(&link->base);
         return NULL;
@@ -162,8 +172,7 @@ void br_tcp_link_close(struct br_link *base)
     struct br_tcp_link *link = (struct br_tcp_link *)base;
     struct br_tcp_device *device = tcp_link_device_of(link);
 
-    if (link->state != BR_TCP_FAILED)
-        tcp_link_unwatch(link);
+    br_tcp_link_unwatch(link);
     if (link->fd >= 0)
         close(link->fd);
     br_stream_rx_destroy(&link->rx);

@@ -10,6 +10,9 @@
 #include "base/error.h"
 
 #define EPOLL_EVERY 16 /* polls of a device with one link (tcp.h, note 2) */
+/* Polls without a need of epoll after which the only link leaves it: some 0.1 ms of waiting, so
+ * that it costs little beside a sleep, which brings the link back. */
+#define WATCH_POLLS 256
 /* Of payload, of one link and poll: half of it and 128 bytes more, 2 MiB take a third longer. */
 #define SEND_BYTES (1u << 20)
 /* Of one call, so that a large frame does not keep the others waiting. */
@@ -206,17 +209,30 @@ static void tcp_poll_check_sockets(struct br_tcp_device *device)
             device->incoming = true;
 }
 
+/* The link of a device that has just one; NULL: it has another number of them, or that one is not
+ * up. */
+static struct br_tcp_link *only_link(const struct br_tcp_device *device)
+{
+    return device->n_open == 1 && device->open[0]->state == BR_TCP_UP ? device->open[0] : NULL;
+}
+
 /* Must epoll be asked, or is there just one link, which we simply try? (tcp.h, note 2) */
 static bool must_check_sockets(struct br_tcp_device *device)
 {
-    struct br_tcp_link *link = device->n_open == 1 ? device->open[0] : NULL;
+    struct br_tcp_link *link = only_link(device);
 
-    if (!link || link->state != BR_TCP_UP || device->check_sockets ||
-        device->n_polls % EPOLL_EVERY == 0)
+    if (!link || device->check_sockets)
         return true;
     link->readable = true;
     br_tcp_link_set_busy(device, link);
-    return !link->writable && link->tx.sent != link->tx.posted;
+    if (!link->writable && link->tx.sent != link->tx.posted) {
+        device->watch_poll = device->n_polls;
+        br_tcp_link_watch(link);
+        return true;
+    }
+    if (device->n_polls - device->watch_poll > WATCH_POLLS)
+        br_tcp_link_unwatch(link);
+    return device->n_polls % EPOLL_EVERY == 0;
 }
 
 static void tcp_poll_accept_links(struct br_tcp_device *device, struct report *report)
@@ -444,7 +460,13 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
 int br_tcp_arm(struct br_device *base)
 {
     struct br_tcp_device *device = (struct br_tcp_device *)base;
+    struct br_tcp_link *link = only_link(device);
 
+    device->watch_poll = device->n_polls;
+    if (link && !link->watched) {
+        br_tcp_link_watch(link);
+        device->checked = false; /* it tells of what is so already, too */
+    }
     if (!device->checked) /* else what has come since makes the descriptor readable */
         tcp_poll_check_sockets(device);
     if (device->incoming)

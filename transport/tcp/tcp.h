@@ -29,6 +29,7 @@ struct br_tcp_link {
     int index;               /* In device->open. */
     int busy;                /* In device->busy; -1: not there. */
     int error;               /* BR_TCP_FAILED: a negative errno. */
+    bool watched;            /* It is in epoll (note 2). */
     bool reported;           /* The state was reported: ACCEPTED, CONNECTED or CLOSED. */
     bool readable, writable; /* As far as is known (note 1). */
     bool hung_up;            /* The peer has ended the connection. */
@@ -57,8 +58,9 @@ struct br_tcp_device {
     bool checked;       /* The last poll has called it. */
     bool unreported;    /* A link has sent frames that are to be reported as SENT. */
     uint32_t n_polls;
-    uint64_t facts_due; /* When the kernel is asked for the facts of the next link, ns. */
-    int facts_next;     /* In `open`: the link that it was asked about last. */
+    uint32_t watch_poll; /* n_polls when epoll was last needed for the only link (note 2). */
+    uint64_t facts_due;  /* When the kernel is asked for the facts of the next link, ns. */
+    int facts_next;      /* In `open`: the link that it was asked about last. */
     struct br_stream_config stream;
     struct br_pool links;      /* Of struct br_tcp_link. */
     struct br_pool aheads;     /* Of BR_TCP_AHEAD bytes; as many as links. */
@@ -83,6 +85,10 @@ int br_tcp_link_release(struct br_device *device, struct br_link *link, void *bu
 /* Accepts one connection that waits. Returns its link, or NULL when none waits or it was refused;
  * *again says whether there may be more. */
 struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again);
+/* Has epoll tell of a link, at once of what is so already, or no longer. Nothing is to be done
+ * where it is so; a link for which epoll has no room fails. */
+void br_tcp_link_watch(struct br_tcp_link *link);
+void br_tcp_link_unwatch(struct br_tcp_link *link);
 /* Sets br_link.facts to what the kernel knows: resent packets are TCP segments. */
 void br_tcp_link_ask(struct br_tcp_link *link);
 /* Fails a link, which a later poll reports as CLOSED. error: a negative errno. why: the reason,

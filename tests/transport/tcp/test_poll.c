@@ -331,6 +331,78 @@ static void arm__does_not_spin_on_a_link_that_has_no_message_buffer(void **state
     ends_until(&ends_b.n_messages, 6);
 }
 
+/* Polls until epoll no longer tells of the only link, which is tried in each poll. */
+static struct br_tcp_link *let_the_only_link_leave_epoll(struct end *end)
+{
+    struct br_tcp_link *link = (struct br_tcp_link *)end->links[0];
+
+    for (int i = 0; link->watched && i < 10000; i++)
+        ends_step(end, 8);
+    assert_false(link->watched);
+    return link;
+}
+
+static void arm__watches_the_only_link_again(void **state)
+{
+    struct br_link *link = ends_connect();
+    struct br_tcp_link *only = let_the_only_link_leave_epoll(&ends_b);
+    int fd;
+
+    (void)state;
+    assert_int_equal(ends_message(link, 10), 1);
+    ends_step(&ends_a, 8);
+    await_bytes(only->fd, (int)sizeof(struct br_frame_header) + 10);
+    assert_int_equal(ends_ops->arm(ends_b.device), -EAGAIN); /* it is here already */
+    assert_true(only->watched);
+    ends_until(&ends_b.n_messages, 1);
+    let_the_only_link_leave_epoll(&ends_b);
+    fd = ends_ops->arm(ends_b.device);
+    assert_int_equal(fd, ((struct br_tcp_device *)ends_b.device)->epoll_fd);
+    assert_false(readable(fd, 10)); /* not because the socket takes bytes */
+    assert_int_equal(ends_message(link, 10), 1);
+    ends_step(&ends_a, 8);
+    assert_true(readable(fd, 60000));
+    ends_until(&ends_b.n_messages, 2);
+    let_the_only_link_leave_epoll(&ends_b);
+    ends_ops->link_close(link);
+    fd = ends_ops->arm(ends_b.device);
+    assert_true(fd < 0 || readable(fd, 60000));
+    ends_until(&ends_b.n_closed, 1);
+}
+
+static void poll__only_link_outside_epoll_and_another_one(void **state)
+{
+    struct br_tcp_link *first;
+
+    (void)state;
+    ends_connect();
+    first = let_the_only_link_leave_epoll(&ends_b);
+    ends_connect();
+    assert_true(first->watched);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ends_message(ends_a.links[i], 10), 1);
+    ends_until(&ends_b.n_messages, 2);
+}
+
+static void poll__only_link_outside_epoll_fills_its_socket(void **state)
+{
+    struct br_tcp_link *link;
+    struct br_frame frame = {
+        .kind = BR_FRAME_DATA, .payload = ends_source, .length = ENDS_PLACE_BYTES};
+
+    (void)state;
+    frame.slot = br_slot_number(
+        &ends_b.slots, br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES));
+    ends_connect();
+    link = let_the_only_link_leave_epoll(&ends_a);
+    assert_int_equal(ends_ops->post(&link->base, &frame, 1), 1);
+    for (int i = 0; !link->watched && i < 10000; i++)
+        ends_step(&ends_a, 8);
+    assert_true(link->watched); /* to hear when there is room again */
+    ends_until(&ends_b.n_data_frames, 1);
+    assert_memory_equal(ends_place, ends_source, ENDS_PLACE_BYTES);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, ends_set_up, ends_tear_down)
@@ -348,6 +420,9 @@ int main(void)
         TEST(arm__wakes_for_a_connection_a_message_and_the_end),
         TEST(arm__says_when_something_is_pending),
         TEST(arm__does_not_spin_on_a_link_that_has_no_message_buffer),
+        TEST(arm__watches_the_only_link_again),
+        TEST(poll__only_link_outside_epoll_and_another_one),
+        TEST(poll__only_link_outside_epoll_fills_its_socket),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
