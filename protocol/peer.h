@@ -133,6 +133,9 @@ struct br_rail {
      * last period, and of the present one alone, which ends at period_end */
     uint64_t volume, volume_now, period_end;
     uint64_t window_at, window_acked; /* ns, acked_bytes: where the running window began */
+    bool starting;                    /* slow start (section 1) */
+    uint64_t start_window;            /* that it has reached; 0: none */
+    uint64_t start_at, start_bytes; /* ns, tx_bytes: where the window began that has to come back */
     /* the peer's `uses` at the last frame: of equally free rails the one that has waited longest
      * takes the next frame */
     uint64_t used;

@@ -57,6 +57,8 @@ static void set_window(struct br_rail *rail)
     uint64_t window = rail->shared ? br_rail_shared_part(rail) : rail->volume;
     uint32_t frame;
 
+    if (rail->starting && !rail->shared && window < rail->start_window)
+        window = rail->start_window;
     if (window < BR_WINDOW_LEAST)
         window = BR_WINDOW_LEAST;
     if (window > BR_WINDOW_MOST)
@@ -74,6 +76,13 @@ static void set_window(struct br_rail *rail)
             FRAME_LEAST < rail->device->caps.max_frame ? FRAME_LEAST : rail->device->caps.max_frame;
     rail->window = (uint32_t)window;
     rail->frame_bytes = frame;
+}
+
+/* Nothing is known of what the rail carries: slow start (section 1). */
+static void start(struct br_rail *rail)
+{
+    rail->volume = rail->volume_now = rail->start_window = 0;
+    rail->starting = true;
 }
 
 void br_rail_reset(struct br_rail *rail, uint64_t now)
@@ -97,7 +106,9 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->rate = rail->full_bytes = rail->full_time = rail->aside = 0;
     rail->full_at = now;
     rail->measured = false;
-    rail->volume = rail->volume_now = 0;
+    start(rail);
+    rail->start_at = now;
+    rail->start_bytes = 0;
     rail->min_rtt = rail->min_rtt_until = 0;
     rail->window_at = now;
     rail->window_acked = 0;
@@ -255,6 +266,20 @@ static void end_window(struct br_rail *rail, uint64_t span, uint64_t now)
     rail->window_acked = rail->acked_bytes;
 }
 
+/* A window that has come back within half of its delay doubles. Not of several rails, which would
+ * be full too seldom to have a rate. */
+static void slow_start(struct br_rail *rail, uint64_t now)
+{
+    uint64_t span = now - rail->start_at;
+
+    if (rail->peer->n_rails > 1 || !span || rail->acked_bytes < rail->start_bytes + rail->window)
+        return;
+    if (2 * span <= br_rail_delay(rail))
+        rail->start_window = 2 * rail->window;
+    rail->start_at = now;
+    rail->start_bytes = rail->acked_bytes;
+}
+
 /* A frame of `length` bytes was just posted whose acknowledgement will be reported. */
 static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
 {
@@ -294,7 +319,7 @@ static bool is_outpaced(const struct br_rail *rail)
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
 {
     if (now > rail->period_end + PERIOD)
-        rail->volume = rail->volume_now = 0;
+        start(rail);
     if (now > rail->full_at + RATE_AGE && is_outpaced(rail))
         forget_rate(rail);
 }
@@ -319,6 +344,8 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
         rail->acked_at = now; /* the time since then says nothing about the rate: perhaps all that
                                * has left had long arrived */
         rail->ack_rx_bytes = rail->rx_bytes;
+        rail->start_at = now;
+        rail->start_bytes = rail->tx_bytes;
     }
     if (!rail->device->caps.sent_means_arrived) {
         br_rail_drain(rail, now);
@@ -445,8 +472,12 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
     rail->acked_bytes = bytes;
     rail->acked_at = now;
     /* The period is long, so that what a shaper or a switch lets through at once counts little. */
-    if (now - rail->window_at >= WINDOW_DELAYS * br_rail_delay(rail))
+    if (now - rail->window_at >= WINDOW_DELAYS * br_rail_delay(rail)) {
         end_window(rail, now - rail->window_at, now);
+        rail->starting = rail->starting && !rail->measured;
+    }
+    if (rail->starting)
+        slow_start(rail, now);
     while (rail->probe_tail != rail->probe_head) {
         const struct br_probe *probe = &rail->probes[rail->probe_tail % BR_PROBES];
 

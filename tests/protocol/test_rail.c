@@ -40,6 +40,56 @@ static void window__grows_to_the_target_delay(void **state)
     assert_in_range(b.rails[0].window, 1100000, 1400000);
 }
 
+/* 10 Gb/s: the window doubles when one has come back, and does not wait for a volume, which takes
+ * four delays. At 1 Gb/s the least window takes more than half of a delay. */
+static void window__slow_start(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 1);
+    bench_drive(rail, 1250000000, 20 * BR_US, &now, now + BR_MS);
+    assert_int_equal(rail->volume, 0);
+    assert_int_equal(rail->window, 16 * FIRST);
+    bench_set_up(&b, 1);
+    bench_drive(rail, 125000000, 20 * BR_US, &now, now + 2 * BR_MS);
+    assert_int_equal(rail->volume, 0);
+    assert_int_equal(rail->window, FIRST);
+}
+
+/* Several rails need their rates, which full ones have. */
+static void window__no_slow_start_of_several_rails(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 2);
+    bench_drive(&b.rails[0], 1250000000, 20 * BR_US, &now, now + BR_MS);
+    assert_int_equal(b.rails[0].volume, 0);
+    assert_int_equal(b.rails[0].window, FIRST);
+}
+
+/* The volume of a rail that is full ends it. When nothing has left for long it begins again. */
+static void window__slow_start_ends(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 1);
+    bench_drive(rail, 1250000000, 20 * BR_US, &now, now + BR_MS);
+    bench_drive(rail, 125000000, 20 * BR_US, &now, now + 210 * BR_MS);
+    assert_in_range(rail->window, 100000, 150000);
+    now += BR_SEC;
+    br_rail_forget_rate(rail, now);
+    bench_drive(rail, 1250000000, 20 * BR_US, &now, now + BR_MS);
+    assert_in_range(rail->window, 800000, 1200000);
+}
+
 /* A long path needs more in flight than the target: two round trips' worth. */
 static void window__covers_two_round_trips(void **state)
 {
@@ -264,6 +314,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reset__starts_modest),
         cmocka_unit_test(window__grows_to_the_target_delay),
+        cmocka_unit_test(window__slow_start),
+        cmocka_unit_test(window__no_slow_start_of_several_rails),
+        cmocka_unit_test(window__slow_start_ends),
         cmocka_unit_test(window__covers_two_round_trips),
         cmocka_unit_test(window__stays_within_its_bounds),
         cmocka_unit_test(window__shrinks_with_the_rate),
