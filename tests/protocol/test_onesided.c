@@ -623,6 +623,65 @@ static void request__its_region_outlives_a_failure(void **state)
     wired_destroy(&x);
 }
 
+/* ---- memory of a peer that is reached without a request -------------------------------------- */
+
+static _Atomic uint64_t place; /* of `id`, which the fake device finds */
+static int lookups;
+
+static int share(struct br_link *link, const struct br_region *own, uint32_t id,
+                 struct br_shared *theirs)
+{
+    (void)link;
+    (void)own;
+    lookups++;
+    if (atomic_load(&place) != id)
+        return -ENOENT;
+    *theirs = (struct br_shared){.base = memory, .bytes = BYTES, .place = &place, .id = id};
+    return 0;
+}
+
+/* The device is asked once, and again when what it has said may no longer be so. */
+static void shared__is_found_again(void **state)
+{
+    struct br_caps caps = wire_caps(true);
+    struct br_transport_ops ops = wire_ops;
+    struct br_device *device;
+    struct wired x;
+
+    (void)state;
+    ops.share = share;
+    caps.maps = true;
+    wired_create(&x, 0, 1, &caps);
+    device = x.w->devices[0];
+    device->ops = &ops;
+    lookups = 0;
+    atomic_store(&place, 9);
+    for (int i = 0; i < 3; i++)
+        assert_ptr_equal(br_worker_shared(x.w, 1, 9, 100, 8), memory + 100);
+    assert_int_equal(lookups, 1);
+    assert_null(br_worker_shared(x.w, 1, 9, BYTES - 7, 8));
+    assert_ptr_equal(br_worker_shared(x.w, 1, 9, BYTES, 0), memory + BYTES);
+    assert_int_equal(lookups, 1);
+    assert_null(br_worker_shared(x.w, 1, 8, 0, 8)); /* another region */
+    assert_int_equal(lookups, 2);
+    device->unshared++;
+    assert_non_null(br_worker_shared(x.w, 1, 9, 0, 8));
+    assert_int_equal(lookups, 3);
+    atomic_store(&place, 0);
+    assert_null(br_worker_shared(x.w, 1, 9, 0, 8));
+    assert_int_equal(lookups, 4);
+    atomic_store(&place, 9);
+    assert_non_null(br_worker_shared(x.w, 1, 9, 0, 8));
+    x.w->peers[1].state = BR_PEER_LEFT;
+    assert_null(br_worker_shared(x.w, 1, 9, 0, 8));
+    x.w->peers[1].state = BR_PEER_UP;
+    assert_non_null(br_worker_shared(x.w, 1, 9, 0, 8));
+    br_worker_fail(x.w, EIO, "the test says so");
+    assert_null(br_worker_shared(x.w, 1, 9, 0, 8));
+    device->ops = &wire_ops;
+    wired_destroy(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -646,6 +705,7 @@ int main(void)
         cmocka_unit_test(refused__tag_in_use),
         cmocka_unit_test(request__more_than_there_can_be),
         cmocka_unit_test(request__its_region_outlives_a_failure),
+        cmocka_unit_test(shared__is_found_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

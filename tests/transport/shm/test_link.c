@@ -164,6 +164,26 @@ static void close__peer_sees_it_and_post_fails(void **state)
     assert_int_equal(pair->a.n_events, 0);
 }
 
+/* What was found of the peer's memory is not looked for where it was: neither once the peer has
+ * left, while its last messages are still here, nor once the link has failed. */
+static void close__what_is_shared_may_be_out_of_reach(void **state)
+{
+    struct pair *pair = *state;
+    struct br_shm_link *link = inside(&pair->b);
+    uint32_t before = pair->b.device->unshared;
+
+    post_message(&pair->a, NULL, "here", 4, 0);
+    ops->link_close(pair->a.link);
+    while (!link->peer_left)
+        br_shm_link_listen(link);
+    assert_int_equal(link->state, BR_SHM_OPEN);
+    assert_int_not_equal(pair->b.device->unshared, before);
+    before = pair->b.device->unshared;
+    (void)await(&pair->b, NULL, BR_EVENT_MESSAGE);
+    (void)await(&pair->b, NULL, BR_EVENT_CLOSED);
+    assert_int_not_equal(pair->b.device->unshared, before);
+}
+
 static void fd__crosses_the_link(void **state)
 {
     struct pair *pair = *state;
@@ -257,6 +277,7 @@ int main(void)
         PAIR(listen__messages_before_the_end_are_delivered),
         PAIR(close__what_was_posted_is_not_written),
         PAIR(close__peer_sees_it_and_post_fails),
+        PAIR(close__what_is_shared_may_be_out_of_reach),
         PAIR(fd__crosses_the_link),
         PAIR(fd__flood_fails_the_link),
         PAIR(hello__inbox_that_can_shrink_is_refused),
