@@ -74,8 +74,9 @@ static inline struct br_message *next_retained(struct br_rail *rail)
     return &rail->retained[rail->sent % BR_UNRELEASED].message;
 }
 
-/* Posts what stands in next_retained(). Data is copied as well, so the transfer ends at once, and
- * the message can be sent again if the rail is lost. */
+/* Posts what stands in next_retained(). The transfer ends at once: a slot has a copy of the
+ * payload, so that the message can be sent again if the rail is lost, or the device has one. What
+ * follows a notification goes through a slot in any case, as the two are one payload. */
 static bool post_retained(struct br_rail *rail, const struct br_notify *notify, const void *data,
                           uint32_t length)
 {
@@ -83,13 +84,17 @@ static bool post_retained(struct br_rail *rail, const struct br_notify *notify, 
     uint32_t before = notify ? sizeof *notify : 0;
 
     keep->length = before + length;
-    keep->slot = rail->free_slots[rail->n_free_slots - 1];
-    keep->memory = keep->length ? rail->slots + keep->slot * (size_t)rail->slot_bytes : NULL;
-    if (notify)
-        memcpy(keep->memory, notify, sizeof *notify);
-    if (length)
-        memcpy(keep->memory + before, data, length);
-    if (br_control_post(rail, &keep->message, keep->memory, keep->length) != 1)
+    keep->memory = NULL;
+    if (notify || (length && rail->keeps)) {
+        keep->slot = rail->free_slots[rail->n_free_slots - 1];
+        keep->memory = rail->slots + keep->slot * (size_t)rail->slot_bytes;
+        if (notify)
+            memcpy(keep->memory, notify, sizeof *notify);
+        if (length)
+            memcpy(keep->memory + before, data, length);
+        data = keep->memory;
+    }
+    if (br_control_post(rail, &keep->message, data, keep->length) != 1)
         return false;
     rail->sent++;
     if (keep->memory)

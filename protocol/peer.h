@@ -37,8 +37,8 @@ enum br_rail_state {
 /* A numbered message that may have to be sent again. */
 struct br_retained {
     struct br_message message;
-    uint32_t length; /* payload bytes in `memory` */
-    uint8_t *memory; /* in one of the rail's slots; NULL: no payload */
+    uint32_t length; /* payload bytes */
+    uint8_t *memory; /* in one of the rail's slots; NULL: no payload, or none that is kept */
     uint8_t slot;
 };
 
@@ -159,6 +159,9 @@ struct br_rail {
      * the cache, is taken first. The messages before slots_back have given theirs back. */
     uint8_t *slots;
     uint32_t slot_bytes;
+    /* Payload is kept, as it may have to be sent again. Not of the only rail to a peer whose memory
+     * is mapped: it is lost with the peer, and the device copies what it posts. */
+    bool keeps;
     uint8_t free_slots[BR_UNRELEASED], n_free_slots;
     uint32_t slots_back;
     struct br_list flights;

@@ -16,7 +16,7 @@
  * (br_rail_check_credits()), so nobody waits for these: sooner, each message of a slow exchange
  * would have a message back, and wake its sender. */
 #define ACK_DELAY (10 * BR_MS)
-/* Bytes; measured with shm: three copies cost less than a READY and its answer up to here
+/* Bytes; measured with shm: up to here the copies cost less than a READY and its answer
  * (doc/design/shared_memory.md, small messages). */
 #define EAGER_WITH_MAPS (8u << 10)
 #define CONNECT_BACKOFF (5 * BR_MS)
@@ -183,6 +183,7 @@ static void set_rail(struct br_worker *w, struct br_rail *rail, const struct br_
     if (config)
         rail->address = config->address;
     rail->alternate = !config;
+    rail->keeps = rail->peer->n_rails > 1 || w->relay || !rail->device->caps.maps;
     rail->connector = w->config.rank > rail->peer->rank;
     rail->backoff = CONNECT_BACKOFF;
     rail->patience = !w->relay         ? w->config.peer_timeout

@@ -109,9 +109,10 @@ struct br_device_config {
 struct br_device;
 struct br_link;
 
-/* A frame to post. post() copies the struct, inline_ and rkey. The caller keeps the payload
- * readable and unchanged until SENT is reported or the link has been closed; without a cookie until
- * it knows otherwise that the frame has arrived. */
+/* A frame to post. post() copies the struct, inline_ and rkey, and the payload of a MESSAGE to a
+ * device with caps.maps. The caller keeps other payload readable and unchanged until SENT is
+ * reported or the link has been closed; without a cookie until it knows otherwise that the frame
+ * has arrived. */
 struct br_frame {
     enum br_frame_kind kind;
     const void *payload; /* May be NULL when length is 0. */

@@ -64,6 +64,27 @@ static void message__every_length(void **state)
     }
 }
 
+/* The memory of its payload is the caller's again when post() returns. */
+static void message__is_copied_by_who_maps(void **state)
+{
+    struct contract *contract = *state;
+    struct br_link *a, *b;
+
+    contract_open_two(contract);
+    contract_connect(contract, 0, 1, &a, &b);
+    for (int i = 0; i < 10; i++) {
+        contract_message(contract, a, payload[0], 1000, (uint64_t)i);
+        if (a->device->caps.maps)
+            memset(payload[0], 0xee, 1000);
+        else
+            assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, i + 1));
+    }
+    assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 10));
+    for (int i = 0; i < 10; i++)
+        assert_true(contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, i), 1000,
+                                        (uint64_t)i));
+}
+
 static void message__keeps_the_order(void **state)
 {
     struct contract *contract = *state;
@@ -385,6 +406,7 @@ int main(void)
         CONTRACT_CASE(message__inline_only),
         CONTRACT_CASE(message__without_inline_has_zeros),
         CONTRACT_CASE(message__every_length),
+        CONTRACT_CASE(message__is_copied_by_who_maps),
         CONTRACT_CASE(message__keeps_the_order),
         CONTRACT_CASE(message__buffers_stay_until_released),
         CONTRACT_CASE(message__more_than_buffers),

@@ -157,6 +157,63 @@ static void transfer__alone(void **state)
     wired_destroy(&x);
 }
 
+/* A copy is kept of what may have to be sent again: not where the peer has one rail only, whose
+ * device copies it. */
+static void send__keeps_what_may_go_again(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    for (int near = 0; near < 2; near++) {
+        const struct wire_frame *frame;
+        const struct br_retained *keep;
+
+        if (near)
+            near_create(&x);
+        else
+            wired_create(&x, 0, 1, NULL);
+        keep = x.w->peers[1].rails[0].retained;
+        assert_true(send_at_once(&x, 0, sizeof data));
+        frame = wire_take(x.links[0], BR_MESSAGE_EAGER);
+        assert_non_null(frame);
+        assert_ptr_equal(frame->frame.payload, near ? data : keep->memory);
+        assert_int_equal(!keep->memory, near);
+        wired_cut(&x, 0); /* the peer is lost with it: nothing waits to be sent again */
+        if (near)
+            assert_true(br_list_empty(&x.w->peers[1].streams[1].resend));
+        assert_int_equal(x.w->failed, -ECONNRESET);
+        wired_destroy(&x);
+    }
+}
+
+/* Also of a peer whose memory is mapped when there is another rail to it: what is lost goes there,
+ * as it was posted. */
+static void send__near_over_two_rails(void **state)
+{
+    struct br_caps caps = wire_caps(true);
+    struct br_transfer t = {.tag = br_tag_p2p(0, 0, 7), .peer = 1, .memory = to, .length = 100};
+    const struct wire_frame *again;
+    struct wired x;
+
+    (void)state;
+    caps.maps = true;
+    wired_create(&x, 0, 2, &caps);
+    memset(to, 3, sizeof to);
+    assert_int_equal(br_transfer_send(x.w, &t), 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    memset(to, 4, sizeof to);
+    for (int i = 0; i < 2; i++)
+        if (x.w->peers[1].rails[i].sent) {
+            wired_cut(&x, i);
+            again = wire_take(x.links[1 - i], BR_MESSAGE_EAGER);
+            assert_non_null(again);
+            assert_int_equal(again->frame.length, 100);
+            assert_int_equal(again->payload[0], 3);
+            break;
+        }
+    wired_destroy(&x);
+}
+
 /* Two priorities within a while share the rails of a network, as those of transfers do. */
 static void send__shows_its_priority(void **state)
 {
@@ -349,6 +406,8 @@ int main(void)
         cmocka_unit_test(send__not_to_everybody),
         cmocka_unit_test(send__over_a_network),
         cmocka_unit_test(transfer__alone),
+        cmocka_unit_test(send__keeps_what_may_go_again),
+        cmocka_unit_test(send__near_over_two_rails),
         cmocka_unit_test(send__shows_its_priority),
         cmocka_unit_test(receive__what_is_here),
         cmocka_unit_test(await__not_everything),

@@ -132,7 +132,8 @@ static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_
     if (frame->rkey)
         memcpy(&out->rkey, frame->rkey, sizeof out->rkey);
     out->payload = frame->payload;
-    if (frame->length && out->early) {
+    if (frame->length &&
+        (out->early || (frame->kind == BR_FRAME_MESSAGE && link->base.device->caps.maps))) {
         out->copy = malloc(frame->length);
         if (!out->copy) {
             br_sim_frame_drop(out);
