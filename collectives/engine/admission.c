@@ -6,6 +6,7 @@
 
 #define LITTLE         (256u << 10)
 #define WINDOW         3u
+#define WINDOW_CUBE    4u /* where an operation has so many (collectives/tuning/tuning.c) */
 #define WINDOW_STRIPED 6u /* the frames of the slowest rail arrive last */
 
 static struct br_operation *of_waiting(struct br_list *node)
@@ -46,11 +47,16 @@ void br_engine_set_oldest(struct br_engine *engine, uint64_t order)
     engine->may_start = true;
 }
 
-uint32_t br_admission_window(const struct br_engine *engine)
+uint32_t br_admission_window(const struct br_engine *engine, const struct br_operation *op)
 {
+    const struct br_topology *topology = engine->config.model.topology;
+    bool cube = topology && topology->kind == BR_TOPOLOGY_BCUBE;
+
     if (engine->config.window)
         return engine->config.window;
-    return engine->worker->several_rails ? WINDOW_STRIPED : WINDOW;
+    if (engine->worker->several_rails)
+        return WINDOW_STRIPED;
+    return cube && op->fragments.count <= WINDOW_CUBE ? WINDOW_CUBE : WINDOW;
 }
 
 /* Note 1. */
@@ -70,7 +76,7 @@ static bool admission_has_scratch(const struct br_engine *engine, const struct b
         bytes += br_fragment_bytes(fragment->op, fragment->index);
         runs++;
     }
-    return runs < br_admission_window(engine) || bytes <= LITTLE;
+    return runs < br_admission_window(engine, op) || bytes <= LITTLE;
 }
 
 /* One that waits for its view (epochs.h) will. */

@@ -161,8 +161,9 @@ void br_admission_add(struct br_engine *engine, struct br_operation *op);
 /* engine->may_start says that some may: starts all fragments that may start in this pass. Returns
  * how many. */
 int br_admission_start(struct br_engine *engine);
-/* How many large fragments run at once, of those that are at least as urgent as the next. */
-uint32_t br_admission_window(const struct br_engine *engine);
+/* How many large fragments run at once, of those that are at least as urgent as the next, which is
+ * of op. */
+uint32_t br_admission_window(const struct br_engine *engine, const struct br_operation *op);
 
 /* ---- p2p.c: messages ------------------------------------------------------------------------- */
 

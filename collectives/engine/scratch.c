@@ -221,8 +221,8 @@ int br_fragment_reserve(struct br_engine *engine, const struct br_operation *op)
     uint64_t grown = 0;
     int rc = 0;
 
-    if (runs > br_admission_window(engine))
-        runs = br_admission_window(engine);
+    if (runs > br_admission_window(engine, op))
+        runs = br_admission_window(engine, op);
     for (struct br_fragment *fragment;
          runs-- > 0 && !rc && (fragment = best_fitting_fragment(engine, scratch, true)) != NULL;) {
         rc = grow_fragment(engine, fragment, op, scratch, &grown);

@@ -12,6 +12,7 @@
 
 #define MOST_FRAGMENTS       64
 #define DISJOINT_TREES_CHUNK (32u << 10)
+#define CUBE_FRAGMENTS       4 /* as many as run at once (collectives/engine/admission.c) */
 
 static struct br_schedule_request request_of(enum br_collective collective, uint32_t n,
                                              const struct br_algorithm_config *config)
@@ -83,6 +84,31 @@ static size_t first_chunk(const struct br_cost_model *model,
                : model->chunk_bytes;
 }
 
+/*
+ * In a BCube each step waits for all neighbours of another level. The flows that share a NIC are
+ * not alike, so a level is idle until the slowest of them has come, unless other fragments have
+ * something to send there; the model lets all flows be alike. The engine's own cut looks at the
+ * smallest messages, those of the last level; here what counts is their mean.
+ */
+static int try_cube(const struct br_cost_model *model, const struct br_schedule_request *request,
+                    double bytes, struct br_tuning *tuning)
+{
+    const struct br_shape *shape = &request->shape;
+    uint32_t neighbours = 0;
+
+    if (!model->topology || model->topology->kind != BR_TOPOLOGY_BCUBE ||
+        model->chunk_bytes <= BR_CHUNK_MIN_BYTES || request->collective != BR_ALLREDUCE ||
+        shape->n_dimensions < 2 || tuning->fragments >= CUBE_FRAGMENTS)
+        return 0;
+    for (uint32_t i = 0; i < shape->n_dimensions; i++)
+        neighbours += shape->dimensions[i].size - 1;
+    if (bytes / shape->threads / neighbours < CUBE_FRAGMENTS * BR_CHUNK_MIN_BYTES)
+        return 0;
+    tuning->fragments = CUBE_FRAGMENTS;
+    tuning->chunk_bytes = (size_t)(bytes / br_algorithm_pieces(request) / CUBE_FRAGMENTS) + 1;
+    return br_cost_estimate(model, request, bytes, CUBE_FRAGMENTS, &tuning->seconds);
+}
+
 /* Without an engine that cuts, the best number of fragments is taken. */
 static int tuning_estimate(const struct br_cost_model *model,
                            const struct br_schedule_request *request, double bytes,
@@ -107,6 +133,8 @@ static int tuning_estimate(const struct br_cost_model *model,
         if (chunk / 2 < least)
             break;
     }
+    if (!rc)
+        rc = try_cube(model, request, bytes, tuning);
     if (!rc)
         rc = try_packed(model, request, bytes, tuning);
     if (measured && (seconds = br_cost_measured_at(measured, bytes)) > 0)

@@ -248,6 +248,33 @@ static void admission__few_large_fragments(void **state)
     job_destroy(&job);
 }
 
+/* The fourth would otherwise go through all its steps alone. */
+static void admission__all_four_fragments_in_a_cube(void **state)
+{
+    struct call call = {.collective = BR_ALLREDUCE, .count = 512 << 10};
+    struct job_options options = {.n = 2, .rails = 1, .network = {.seed = 1}};
+    struct br_topology topology;
+    struct job job;
+    uint32_t most = 0;
+
+    (void)state;
+    assert_int_equal(br_topology_parse(&topology, "bcube:2,1"), 0);
+    br_cost_model_on(&options.engine.model, &topology, BR_COST_NETWORK, 1);
+    job_create(&job, &options);
+    call_submit(&call, &job);
+    for (int i = 0; i < 500 && job.ended == 0; i++) {
+        job_step(&job);
+        most = most > call.ops[0].fragments.running ? most : call.ops[0].fragments.running;
+    }
+    assert_int_equal(call.ops[0].fragments.count, 4);
+    assert_int_equal(most, 4);
+    job_run(&job, 2);
+    call_check(&call, &job);
+    call_destroy(&call, &job);
+    job_destroy(&job);
+    br_topology_destroy(&topology);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +284,7 @@ int main(void)
         cmocka_unit_test(priorities__oldest_comes_late),
         cmocka_unit_test(priorities__urgent_overtakes),
         cmocka_unit_test(admission__few_large_fragments),
+        cmocka_unit_test(admission__all_four_fragments_in_a_cube),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

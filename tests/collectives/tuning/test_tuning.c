@@ -233,6 +233,26 @@ static void br_tuning_choose__cuts_finer_where_memory_and_link_take_turns(void *
     close_network(&network);
 }
 
+/* Pieces of 64 KiB would be one fragment, but a message has several pieces: 300 KiB in the mean. */
+static void br_tuning_choose__cuts_by_the_mean_message_in_a_cube(void **state)
+{
+    struct network network;
+    struct br_tuning tuning;
+
+    (void)state;
+    open_network(&network, "bcube:8,2");
+    network.model.chunk_bytes = 512u << 10;
+    price(&network, "bml", 8 << 20, &tuning);
+    assert_int_equal(tuning.fragments, 4);
+    assert_int_equal(br_fragment_count(2 << 20, 4, 2 * 64, tuning.chunk_bytes, false), 4);
+    price(&network, "bml", 4 << 20, &tuning);
+    assert_int_equal(tuning.fragments, 1);
+    network.model.chunk_bytes = 64u << 10; /* somebody wants less */
+    price(&network, "bml", 8 << 20, &tuning);
+    assert_int_equal(tuning.chunk_bytes, 64u << 10);
+    close_network(&network);
+}
+
 /* The way that is chosen for small buffers needs no rank in between. */
 static void br_cost_estimate__counts_every_link_of_a_relayed_message(void **state)
 {
@@ -628,6 +648,7 @@ int main(void)
         cmocka_unit_test(br_tuning_choose__takes_blueconnect_on_large_flat_networks),
         cmocka_unit_test(br_tuning_choose__does_not_mind_how_ranks_are_placed),
         cmocka_unit_test(br_tuning_choose__cuts_finer_where_memory_and_link_take_turns),
+        cmocka_unit_test(br_tuning_choose__cuts_by_the_mean_message_in_a_cube),
         cmocka_unit_test(br_cost_estimate__counts_every_link_of_a_relayed_message),
         cmocka_unit_test(br_tuning_choose__serves_a_cube_with_missing_hosts),
         cmocka_unit_test(br_tuning_choose_methods__decides_what_is_open),
