@@ -481,11 +481,20 @@ size_t br_onesided_service_bytes(void); /* size of an entry of w->services */
 /* A PUT, GET or ATOMIC has come. */
 void br_onesided_request(struct br_worker *w, struct br_peer *peer,
                          const struct br_message *message, const uint8_t *payload, uint32_t length);
+/* A PUTS has come, which is well formed. */
+void br_onesided_puts(struct br_worker *w, struct br_peer *peer, const struct br_message *message,
+                      const uint8_t *payload);
 /* A PUT_DONE has come. */
 void br_onesided_put_done(struct br_worker *w, struct br_rail *rail,
                           const struct br_message *message);
 /* The worker has failed and its links are closed: gives all regions back. */
 void br_onesided_forget(struct br_worker *w);
+
+/* ---- put_batch.c ------------------------------------------------------------------------------
+ */
+
+/* A put of ours has been carried out. false: it is none of a shared request that waits. */
+bool br_put_batch_done(struct br_worker *w, int rank, uint64_t tag);
 
 /* ---- small things ---------------------------------------------------------------------------- */
 
@@ -498,6 +507,8 @@ static inline bool br_peer_takes_eagerly(const struct br_worker *w, int peer, ui
 /* Bytes of users' data in a numbered message with so much payload. */
 static inline uint32_t br_message_data(const struct br_message *m, uint32_t payload)
 {
+    if (m->type == BR_MESSAGE_PUTS)
+        return payload - m->puts.count * (uint32_t)sizeof(struct br_put_entry);
     if (m->type != BR_MESSAGE_PUT)
         return m->type == BR_MESSAGE_EAGER ? m->bytes : 0;
     return m->flags & BR_PUT_NOTIFIES ? payload - (uint32_t)sizeof(struct br_notify) : payload;

@@ -544,9 +544,26 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     match_release(w, rail, event->link, event->buffer, false);
 }
 
+/* Are the puts of a request what its payload holds, and nothing else? */
+static bool match_are_puts(const struct br_message *m, const uint8_t *payload, uint32_t length)
+{
+    struct br_put_entry entry;
+    uint32_t at = 0, n;
+
+    for (n = 0; n < m->puts.count && length - at >= sizeof entry; n++) {
+        memcpy(&entry, payload + at, sizeof entry);
+        at += (uint32_t)sizeof entry;
+        if (!entry.bytes || entry.bytes > length - at)
+            return false;
+        at += entry.bytes;
+    }
+    return n && n <= BR_PUTS_OF_REQUEST && n == m->puts.count && at == length;
+}
+
 /* NULL, or what is wrong with a message as such. */
 static const char *match_malformed(const struct br_worker *w, const struct br_rail *rail,
-                                   const struct br_message *m, uint32_t length)
+                                   const struct br_message *m, const uint8_t *payload,
+                                   uint32_t length)
 {
     if (m->type == BR_MESSAGE_READY)
         return br_rkey_check(w, rail->peer, m, length);
@@ -567,6 +584,9 @@ static const char *match_malformed(const struct br_worker *w, const struct br_ra
     if (m->type == BR_MESSAGE_PUT && length &&
         (length != m->bytes || length > rail->peer->eager_bytes))
         return "a put brings another length than it says, or more than was agreed";
+    if (m->type == BR_MESSAGE_PUTS &&
+        (length > rail->peer->eager_bytes || !match_are_puts(m, payload, length)))
+        return "several puts are not what they say, or more than was agreed";
     if (m->type == BR_MESSAGE_ATOMIC &&
         (length != sizeof(struct br_operands) || m->bytes != sizeof(uint64_t)))
         return "an atomic is not of 8 bytes and two operands";
@@ -584,6 +604,8 @@ static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br
         br_onesided_request(w, rail->peer, m, event->payload, event->length);
     } else if (m->type == BR_MESSAGE_READY && m->ready.renews) {
         br_rkey_renewed(w, rail, m, event->payload);
+    } else if (m->type == BR_MESSAGE_PUTS) {
+        br_onesided_puts(w, rail->peer, m, event->payload);
     } else if (m->type == BR_MESSAGE_PUT_DONE) {
         br_onesided_put_done(w, rail, m);
     } else {
@@ -601,7 +623,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
     int first;
 
     memcpy(&m, event->inline_, sizeof m);
-    wrong = match_malformed(w, rail, &m, event->length);
+    wrong = match_malformed(w, rail, &m, event->payload, event->length);
     if (wrong) {
         br_rail_lost(w, rail, EPROTO, wrong);
         return;

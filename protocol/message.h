@@ -6,9 +6,10 @@
  *
  * 1. A message rides in a MESSAGE frame: its first 48 bytes (struct br_message) in the frame
  *    header, the rest (data of an eager transfer, the text of an abort) as the frame's payload.
- * 2. Numbered messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE, PUT_DONE) arrive once and hold
- * one receive buffer of their link each until the receiver has released them. An EAGER or ANNOUNCE
- * may have to wait there for its receive, and needs a credit. All others are dealt with at once.
+ * 2. Numbered messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE, PUT_DONE, PUTS) arrive once and
+ * hold one receive buffer of their link each until the receiver has released them. An EAGER or
+ * ANNOUNCE may have to wait there for its receive, and needs a credit. All others are dealt with at
+ * once.
  * 3. `sequence` numbers the numbered messages of one sender to one peer over all rails, so that the
  *    receiver knows what it has when messages of a lost rail are sent again. Messages of one link
  *    arrive in order and are counted by both ends: the sender forgets its copies when ACK says that
@@ -27,7 +28,7 @@
 
 /* Negotiated in the handshake. Changes with anything below, but for messages that a rank may ignore
  * which does not know them, as it drops unknown types: IDLE. */
-#define BR_PROTOCOL_VERSION 13u
+#define BR_PROTOCOL_VERSION 14u
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
@@ -84,13 +85,15 @@ enum br_message_type {
     BR_MESSAGE_IDLE = 21, /* shall the links between the two ranks be shut? (idle.c) */
     /* numbered: puts of the receiver that have been carried out, in place of an answer to each */
     BR_MESSAGE_PUT_DONE = 22,
+    /* numbered: several small puts; payload: a struct br_put_entry and the bytes of each */
+    BR_MESSAGE_PUTS = 23,
 };
 
 /* Numbered ones stand first, but for those that came late. */
 static inline bool br_message_is_numbered(uint8_t type)
 {
     return (type >= BR_MESSAGE_EAGER && type <= BR_MESSAGE_GET) || type == BR_MESSAGE_ATOMIC ||
-           type == BR_MESSAGE_ANNOUNCE || type == BR_MESSAGE_PUT_DONE;
+           type == BR_MESSAGE_ANNOUNCE || type == BR_MESSAGE_PUT_DONE || type == BR_MESSAGE_PUTS;
 }
 
 /* Bodies, 24 bytes each. */
@@ -179,6 +182,23 @@ struct br_body_put_done {
     uint64_t puts[BR_PUTS_WORDS];
 };
 
+/* The puts of PUTS have consecutive counters; the tag is that of the first one's request. Each has
+ * its answer as a PUT has. */
+#define BR_PUTS_OF_REQUEST 64u
+struct br_body_puts {
+    uint64_t check; /* braid_key.check of all of them */
+    uint32_t count; /* 1 .. BR_PUTS_OF_REQUEST */
+    uint32_t reserved[3];
+};
+
+/* Its bytes follow. */
+struct br_put_entry {
+    uint64_t offset; /* of the first byte in the region */
+    uint32_t region; /* braid_key.id */
+    uint32_t bytes;  /* not 0 */
+};
+static_assert(sizeof(struct br_put_entry) == 16, "wire format");
+
 struct br_body_done {
     uint32_t slots[6]; /* 0: unused (slot numbers are never 0) */
 };
@@ -256,7 +276,7 @@ struct br_message {
     uint16_t check;
     /* numbered: number to this peer over all rails, from 0; point to point has its own */
     uint32_t sequence;
-    uint64_t tag; /* EAGER, READY, PUT, GET, ATOMIC, WAITING, ANNOUNCE: the transfer */
+    uint64_t tag; /* EAGER, READY, PUT, GET, ATOMIC, WAITING, ANNOUNCE, PUTS: the transfer */
     /* READY: bit i: the payload has a remote key for rail i, in the order of rails; else 0 */
     uint32_t rkeys;
     uint32_t bytes; /* of the same: length of the transfer */
@@ -267,6 +287,7 @@ struct br_message {
         struct br_body_waiting waiting;
         struct br_body_onesided onesided;
         struct br_body_put_done put_done;
+        struct br_body_puts puts;
         struct br_body_done done;
         struct br_body_ack ack;
         struct br_body_rail rail;

@@ -6,8 +6,9 @@
  * accesses come without us (br_worker_shared()). One more transfer brings the answer (part STATUS),
  * except for a get that succeeds: its data are the answer, and to wait here until they are
  * acknowledged would cost another trip where a NIC moves them. Puts that succeed are answered
- * together: PUT_DONE says of all that have been carried out since the last one that they are. The
- * target's program does nothing.
+ * together: PUT_DONE says of all that have been carried out since the last one that they are. So a
+ * small put to host memory is over when it has come, and needs no struct br_service. Several of
+ * them may come in one request (PUTS). The target's program does nothing.
  * The requester's side is in collectives/engine/onesided.c.
  *
  * Atomics are atomic among themselves, whichever workers and devices they come through, and to a
@@ -59,22 +60,23 @@ static void onesided_answer(struct br_worker *w, struct br_service *s, int32_t s
         br_growing_pool_put(&w->services, s->place);
 }
 
-/* The put has been carried out: the next PUT_DONE says so too. false: it is no place for it. */
-static bool add_put_done(struct br_worker *w, const struct br_transfer *data)
+/* The put with this tag, of any part, has been carried out: the next PUT_DONE says so too. false:
+ * it is no place for it. */
+static bool add_put_done(struct br_worker *w, struct br_peer *peer, uint64_t tag)
 {
-    struct br_peer *peer = &w->peers[data->peer];
     struct br_message *m = &peer->put_done;
-    uint64_t tag = br_tag_with_part(data->tag, BR_PART_STATUS), behind;
+    uint64_t answer = br_tag_with_part(tag, BR_PART_STATUS), behind;
 
     if (peer->state == BR_PEER_LEFT)
         return false;
-    if (!m->type)
-        *m = (struct br_message){.type = BR_MESSAGE_PUT_DONE, .tag = tag};
-    behind = tag - m->tag;
+    if (!m->type) {
+        *m = (struct br_message){.type = BR_MESSAGE_PUT_DONE, .tag = answer};
+        br_peer_activate(w, peer); /* it stays so until this has left */
+    }
+    behind = answer - m->tag;
     if (behind % 8 || behind / 8 >= BR_PUTS)
         return false;
     m->put_done.puts[behind / 8 / 64] |= 1ull << behind / 8 % 64;
-    br_peer_activate(w, peer);
     return true;
 }
 
@@ -216,7 +218,7 @@ static void onesided_stand(struct br_worker *w, struct br_service *s)
         status = w->p2p.notified(w->p2p.context, notify->group, s->data.peer, notify->value);
     if (status == -ENOMEM)
         br_worker_fail(w, ENOMEM, br_error_message());
-    else if (!status && add_put_done(w, &s->data))
+    else if (!status && add_put_done(w, &w->peers[s->data.peer], s->data.tag))
         br_growing_pool_put(&w->services, s->place);
     else
         onesided_answer(w, s, status, BR_ANSWER_BYTES);
@@ -275,15 +277,44 @@ static bool begin_target(struct br_worker *w, struct br_service *s)
     return ready;
 }
 
+/* A put that brings its bytes, for host memory, and of which PUT_DONE can tell. false: it is
+ * another one, and whatever was done does no harm when it is done again. */
+static bool put_at_once(struct br_worker *w, struct br_peer *peer, const struct br_message *m,
+                        const uint8_t *payload, uint32_t length)
+{
+    const struct br_worker_config *c = &w->config;
+    struct br_region *region;
+    void *memory;
+    int gpu;
+
+    if (m->type != BR_MESSAGE_PUT || m->flags & BR_PUT_NOTIFIES || !length ||
+        m->onesided.check != c->check || !c->region_find)
+        return false;
+    gpu = c->region_find(c->region_context, m->onesided.region, m->onesided.offset, length, &memory,
+                         &region);
+    if (gpu < 0)
+        return false;
+    if (!gpu) {
+        onesided_share(w, peer->rank, region);
+        memcpy(memory, payload, length);
+        w->counters.copied_bytes += length;
+    }
+    c->region_done(c->region_context, region);
+    return !gpu && add_put_done(w, peer, m->tag);
+}
+
 void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *m,
                          const uint8_t *payload, uint32_t length)
 {
     uint32_t place;
-    struct br_service *s = br_growing_pool_get(&w->services, &place);
+    struct br_service *s;
     bool arrives = m->type == BR_MESSAGE_PUT;
     char text[240];
     int rc;
 
+    if (put_at_once(w, peer, m, payload, length))
+        return;
+    s = br_growing_pool_get(&w->services, &place);
     if (!s) {
         snprintf(text, sizeof text,
                  "rank %d: peers have %llu puts, gets and atomics under way here: wait for earlier "
@@ -331,6 +362,23 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     }
 }
 
+void br_onesided_puts(struct br_worker *w, struct br_peer *peer, const struct br_message *m,
+                      const uint8_t *payload)
+{
+    struct br_put_entry entry;
+
+    for (uint32_t i = 0; i < m->puts.count && !w->failed; i++, payload += entry.bytes) {
+        struct br_message put = {.type = BR_MESSAGE_PUT, .tag = br_tag_of_later(m->tag, i)};
+
+        memcpy(&entry, payload, sizeof entry);
+        payload += sizeof entry;
+        put.bytes = entry.bytes;
+        put.onesided = (struct br_body_onesided){
+            .offset = entry.offset, .check = m->puts.check, .region = entry.region};
+        br_onesided_request(w, peer, &put, payload, entry.bytes);
+    }
+}
+
 void br_onesided_ended(struct br_worker *w, struct br_transfer *t)
 {
     struct br_service *s;
@@ -361,8 +409,11 @@ void br_onesided_put_done(struct br_worker *w, struct br_rail *rail, const struc
     for (uint32_t k = 0; k < BR_PUTS_WORDS; k++)
         for (uint64_t left = m->put_done.puts[k]; left; left &= left - 1) {
             uint64_t tag = br_tag_of_later(m->tag, 64 * k + (uint32_t)__builtin_ctzll(left));
-            struct br_transfer *t = br_match_posted(w, tag, rank);
+            struct br_transfer *t;
 
+            if (br_put_batch_done(w, rank, tag))
+                continue;
+            t = br_match_posted(w, tag, rank);
             if (!t || t->length != BR_ANSWER_BYTES) {
                 br_rail_lost(w, rail, EPROTO, "the peer has carried out a put that is none");
                 return;

@@ -31,6 +31,8 @@ static int worker_create_pools(struct br_worker *w)
     uint32_t n = w->config.max_transfers;
     int rc;
 
+    if ((rc = br_put_batches_create(w)))
+        return rc;
     if ((rc = br_table_init(&w->receives, n)) || (rc = br_table_init(&w->sends, n)) ||
         (rc = br_table_init(&w->confirms, n)) ||
         (rc = br_growing_pool_init(&w->unexpected, br_match_unexpected_bytes(), n,
@@ -125,6 +127,7 @@ void br_worker_destroy(struct br_worker *w)
     free(w->left);
     free(w->deferred);
     br_slot_table_destroy(&w->slots);
+    br_put_batches_destroy(w);
     br_growing_pool_destroy(&w->services);
     br_pool_destroy(&w->flights);
     br_growing_pool_destroy(&w->unexpected);

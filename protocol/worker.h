@@ -30,6 +30,7 @@
 #include "base/trace.h"
 #include "bcube/address.h"
 #include "protocol/peer.h"
+#include "protocol/put_batch.h"
 #include "protocol/target.h"
 #include "protocol/transfer.h"
 #include "transport/slot.h"
@@ -177,6 +178,7 @@ struct br_worker {
     uint64_t late_allocations; /* of the first two */
     struct br_pool flights;
     struct br_growing_pool unexpected, services;
+    struct br_put_batches puts;
     struct br_list arrivals; /* unexpected messages point to point, as they came */
     uint64_t next_arrival;   /* number of the next of them */
     uint64_t p2p_messages;   /* numbered messages point to point that have come, READYs included */
@@ -357,6 +359,8 @@ int br_worker_poll(struct br_worker *worker, uint64_t now);
 int br_worker_pump(struct br_worker *worker, uint64_t now);
 /* A transfer has ended that was made here for a request of a peer (its owner is w->services). */
 void br_onesided_ended(struct br_worker *w, struct br_transfer *t);
+/* A request of small puts has left (its owner is w->puts). */
+void br_put_batch_left(struct br_worker *w, struct br_transfer *request);
 /* The next ended transfer, which is the caller's again, or NULL. */
 static inline struct br_transfer *br_worker_done(struct br_worker *worker)
 {
@@ -365,9 +369,12 @@ static inline struct br_transfer *br_worker_done(struct br_worker *worker)
     while ((node = br_list_pop_front(&worker->done))) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, node);
 
-        if (t->owner != &worker->services)
+        if (t->owner == &worker->puts)
+            br_put_batch_left(worker, t);
+        else if (t->owner == &worker->services)
+            br_onesided_ended(worker, t);
+        else
             return t;
-        br_onesided_ended(worker, t);
     }
     return NULL;
 }

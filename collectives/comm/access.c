@@ -5,6 +5,9 @@
  * instruction of its CPU. So they have ended, and stand at the target, when the call returns;
  * nothing travels, and the target's worker knows nothing of it.
  *
+ * A small put with a handle that is not carried out so is posted, and leaves together with others
+ * that follow it (posted.c).
+ *
  * 1. What does not qualify goes to the engine as ever (point.c): an error is the target's to tell.
  *    So does whatever comes while another thread has the lock, and that one serves all.
  * 2. A large access is copied in turns of the lock, and each looks anew whether the region is still
@@ -20,9 +23,12 @@
 
 #include <string.h>
 
+#include "base/process.h"
+#include "base/ring.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/handles.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "protocol/worker.h"
@@ -92,6 +98,31 @@ enum br_access_left br_access_parts(struct braid_comm *comm, const struct braid_
     if (notify && (!notify->region || !access_signal(comm, key, notify, handle)))
         return BR_ACCESS_VALUE;
     return BR_ACCESS_ENDED;
+}
+
+bool br_access_post(struct braid_comm *comm, const struct braid_key *key, uint64_t offset,
+                    const void *from, size_t bytes, const struct braid_options *options,
+                    struct braid_op **handle)
+{
+    BR_DISABLE_CANCELLATION;
+    struct br_context *context = comm->context;
+    uint64_t now;
+    bool rests;
+
+    if ((options && options->timeout_ms) || (int)key->rank == context->rank ||
+        !br_progress_trylock_armed(context))
+        return false;
+    now = br_comm_now(comm);
+    rests = br_progress_may_rest(context, now);
+    if (context->worker->failed || !br_ring_idle(&context->submissions) ||
+        !br_backlog_is_empty(&context->accesses) ||
+        !br_posted_put(comm, from, bytes, key, offset, options ? options->priority : 0, now,
+                       handle)) {
+        br_progress_leave_now(context);
+        return false;
+    }
+    br_progress_leave_resting(context, rests, now);
+    return true;
 }
 
 enum br_access_left br_access_atomic(struct braid_comm *comm, const struct braid_key *key,

@@ -18,6 +18,7 @@
 
 struct braid_op;
 struct braid_key;
+struct braid_options;
 struct br_notify;
 
 /* Bytes that are copied in one turn of the lock: 10 to 50 us. */
@@ -90,6 +91,12 @@ br_access_move(struct braid_comm *comm, const struct braid_key *key, uint64_t of
                ? BR_ACCESS_ENDED
                : BR_ACCESS_ALL;
 }
+
+/* A put of at most BR_SMALL_PUT bytes, with a handle, becomes no operation until it takes long.
+ * false: nothing has happened. May be cancelled, unlike the others. */
+bool br_access_post(struct braid_comm *comm, const struct braid_key *key, uint64_t offset,
+                    const void *from, size_t bytes, const struct braid_options *options,
+                    struct braid_op **handle);
 
 /* before: room for the 8 bytes that the number was. */
 enum br_access_left br_access_atomic(struct braid_comm *comm, const struct braid_key *key,

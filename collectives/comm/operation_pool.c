@@ -20,6 +20,7 @@
 #include "collectives/comm/epochs.h"
 #include "collectives/comm/handles.h"
 #include "collectives/comm/memory.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
@@ -192,6 +193,8 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
 {
     struct braid_comm *comm = op->comm;
 
+    if (op->kind == BR_OPERATION_FLUSH)
+        br_posted_go_on(comm->context, now); /* it waits for operations */
     br_comm_give_order(op);
     op->deadline = now + op->timeout;
     op->status = 0;
@@ -199,9 +202,9 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     op->shm_round = 0;
     op->began = 0; /* of a persistent one: that of a start before */
     br_comm_use_memory(comm, op);
-    op->backlog = op->kind == BR_OPERATION_COLLECTIVE ? &comm->backlog
-                  : op->kind >= BR_OPERATION_PUT      ? &comm->context->accesses
-                                                      : NULL;
+    op->backlog = op->kind == BR_OPERATION_COLLECTIVE            ? &comm->backlog
+                  : op->kind >= BR_OPERATION_PUT && !op->awaited ? &comm->context->accesses
+                                                                 : NULL;
     if (!op->backlog || br_backlog_enter(op->backlog, op))
         operation_begin(op, now);
     else if (br_list_empty(&op->backlog->node))

@@ -57,8 +57,8 @@ POINT_INLINE bool point_may_be_at_once(const struct br_context *context,
                                        const struct br_api_point *p,
                                        const struct braid_options *options)
 {
-    return (context->shares_host || p->kind == BR_OPERATION_SEND) && !(options && options->done) &&
-           !br_call_group_is_open() &&
+    return (context->shares_host || p->kind == BR_OPERATION_SEND || p->kind == BR_OPERATION_PUT) &&
+           !(options && options->done) && !br_call_group_is_open() &&
            !atomic_load_explicit(&context->trace, memory_order_relaxed) &&
            !(context->gpus && context->gpu->gpu_of(p->send ? p->send : p->recv));
 }
@@ -116,22 +116,27 @@ POINT_INLINE bool point_message(struct braid_comm *comm, const struct br_api_poi
     return *ended || message == BR_MESSAGE_POSTED;
 }
 
-/* true: the access has ended. */
+/* true: the access needs no operation. *ended: it has ended. */
 POINT_INLINE bool point_access(struct braid_comm *comm, const struct br_api_point *p,
-                               struct braid_op **handle, struct point_left *left)
+                               const struct braid_options *options, struct braid_op **handle,
+                               struct point_left *left, bool *ended)
 {
     enum br_access_left access =
-        p->kind == BR_OPERATION_PUT || p->kind == BR_OPERATION_GET
+        !comm->context->shares_host ? BR_ACCESS_ALL
+        : p->kind == BR_OPERATION_PUT || p->kind == BR_OPERATION_GET
             ? br_access_move(comm, p->key, p->offset, p->send, p->recv, p->bytes, p->notify, handle)
             : br_access_atomic(comm, p->key, p->offset,
                                p->kind == BR_OPERATION_ADD ? BR_ATOMIC_ADD : BR_ATOMIC_SWAP,
                                p->operands, p->recv, handle);
 
     left->only_value = access == BR_ACCESS_VALUE;
-    return access == BR_ACCESS_ENDED;
+    *ended = access == BR_ACCESS_ENDED;
+    return *ended || (p->kind == BR_OPERATION_PUT && access == BR_ACCESS_ALL && handle &&
+                      !p->notify && p->bytes && p->bytes <= BR_SMALL_PUT &&
+                      br_access_post(comm, p->key, p->offset, p->send, p->bytes, options, handle));
 }
 
-/* What ends within its call needs no operation, nor do receives that are posted (posted.h). true:
+/* What ends within its call needs no operation, nor does what is posted (posted.h). true:
  * there is none, with *rc. */
 POINT_INLINE bool point_at_once(struct braid_comm *comm, const struct br_api_point *p,
                                 const struct braid_options *options, struct braid_op **out,
@@ -141,7 +146,7 @@ POINT_INLINE bool point_at_once(struct braid_comm *comm, const struct br_api_poi
     bool ended = true;
 
     if (!point_may_be_at_once(comm->context, p, options) ||
-        !(p->key ? point_access(comm, p, handle, left)
+        !(p->key ? point_access(comm, p, options, handle, left, &ended)
                  : point_message(comm, p, options, handle, left, &ended)))
         return false;
     *rc = ended && handle && !*handle ? point_handle(comm, point_written(p), options, handle) : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives with a handle whose small message has not come yet, of ranks of this host, without an
- * operation (posted.c). All functions but br_posted_settle() are called under the context's lock.
+ * Receives with a handle whose small message has not come yet, of ranks of this host, and small
+ * puts with a handle that wait for their answer, without an operation (posted.c). All functions but
+ * br_posted_settle() are called under the context's lock.
  */
 #ifndef BR_COLLECTIVES_COMM_POSTED_H
 #define BR_COLLECTIVES_COMM_POSTED_H
@@ -13,7 +14,7 @@
 #include "collectives/comm/message.h"
 #include "collectives/engine/engine.h"
 
-#define BR_POSTED 128u /* at a time; further receives are operations */
+#define BR_POSTED 256u /* at a time; further ones are operations */
 
 struct braid_comm;
 struct braid_op;
@@ -38,10 +39,16 @@ void br_posted_destroy(struct br_context *context); /* also of a context without
 enum br_message_left br_posted_receive(struct braid_comm *comm, void *memory, size_t bytes,
                                        int peer, const struct braid_options *options,
                                        struct braid_op **handle);
-/* After one that was posted: should a pass follow? */
+/* Posts a small put of host memory to another rank, which leaves with the next pump, and sets the
+ * handle. Its arguments have been checked. now: the time, ns. false: it has to be an operation. */
+bool br_posted_put(struct braid_comm *comm, const void *memory, size_t bytes,
+                   const struct braid_key *key, uint64_t offset, int32_t priority, uint64_t now,
+                   struct braid_op **handle);
+/* After a receive that was posted: should a pass follow? */
 bool br_posted_is_due(const struct br_context *context);
 
-/* Ends those whose message has come, before the lock is given up. Returns whether there are any. */
+/* Ends those whose message or answer has come, before the lock is given up. Returns whether there
+ * are any. */
 bool br_posted_end(struct br_context *context);
 
 /* In each pass with any that wait, before the engine's step: if the first one has waited for long,

@@ -123,7 +123,7 @@ int br_progress_once(struct br_context *context, uint64_t now)
         n += executor->ops->step(executor, now);
         end_operations(executor);
     }
-    if (!br_list_empty(&context->posted.came) && br_posted_end(context))
+    if (br_posted_end(context))
         progress_ended(context);
     if (!br_list_empty(&context->backlogs))
         n += br_comm_begin_waiting(context, now);
@@ -268,13 +268,28 @@ bool br_progress_await(struct br_context *context, const struct br_awaited *awai
     }
 }
 
-/* Under the lock, before it is handed in: may a put or a get wait for the next pass, which others
- * after it may share (section 3)? */
+bool br_progress_may_rest(const struct br_context *context, uint64_t now)
+{
+    return now - context->passed < PASS_AFTER && br_ring_idle(&context->submissions) &&
+           (!br_list_empty(&context->posted.waiting) || br_engine_follows_access(context->engine));
+}
+
 static bool may_rest(const struct br_context *context, const struct br_operation *op, uint64_t now)
 {
     return (op->kind == BR_OPERATION_PUT || op->kind == BR_OPERATION_GET) && !op->notifies &&
-           op->count <= REST_BYTES && now - context->passed < PASS_AFTER &&
-           br_ring_idle(&context->submissions) && br_engine_follows_access(context->engine);
+           op->count <= REST_BYTES && br_progress_may_rest(context, now);
+}
+
+void br_progress_leave_resting(struct br_context *context, bool rests, uint64_t now)
+{
+    if (rests) {
+        context->accesses_rest = true;
+        br_progress_leave_now(context);
+    } else {
+        leave_by_pass(context, now);
+    }
+    if (atomic_load_explicit(&context->may_wake, memory_order_relaxed))
+        br_progress_wake(context);
 }
 
 void br_progress_submit(struct br_operation *op)

@@ -91,6 +91,13 @@ static inline void br_progress_leave(struct br_context *context, size_t bytes, b
         br_progress_leave_now(context);
 }
 
+/* Under the lock, before it is handed in: may a small put or get wait for the next pass, which
+ * others after it may share (section 3)? */
+bool br_progress_may_rest(const struct br_context *context, uint64_t now);
+/* Under the lock, which this releases: an access was handed to the worker, and rests or makes a
+ * pass now. now: the time, ns. */
+void br_progress_leave_resting(struct br_context *context, bool rests, uint64_t now);
+
 /* Under the lock: looks for what a rank sends (br_worker_look()) until it has come, which makes
  * this true; or for `most` ns; until another thread wants the lock; or until there is something
  * else to do that needs an operation to wait for. */

@@ -79,6 +79,12 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *operation, u
 bool br_engine_send_at_once(struct br_engine *engine, struct br_group *group, int peer,
                             uint32_t tag, const void *memory, size_t bytes, int32_t priority);
 
+/* A small put that needs no operation, as br_worker_put(). If it is not in the worker's
+ * `puts.ended` when its caller takes it back (br_worker_put_forget()), it goes on as an operation
+ * that is `awaited`, with `claim` its tag. */
+bool br_engine_put(struct br_engine *engine, struct br_small_put *put, const void *memory,
+                   uint64_t order, uint64_t now);
+
 /* Does nothing wait to leave to such a rank, but credits for the next message? */
 bool br_engine_lacks_credit(const struct br_engine *engine, const struct br_group *group, int peer);
 

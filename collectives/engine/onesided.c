@@ -332,6 +332,31 @@ static int onesided_self(struct br_engine *engine, struct br_operation *op)
     return 0;
 }
 
+/* Its request has left, or will, without an operation: what is left is the answer. */
+static void engine_onesided_go_on(struct br_engine *engine, struct br_operation *op)
+{
+    struct br_transfer *status = &op->parts.transfers[STATUS];
+    int rc;
+
+    op->parts.next = 1;
+    op->parts.released = 1u << REQUEST | 1u << DATA;
+    onesided_fill_transfer(op, BR_PART_STATUS, 0);
+    status->tag = op->claim;
+    status->memory = &op->parts.answer;
+    status->length = BR_ANSWER_BYTES;
+    br_list_push_back(&engine->messages, &op->node);
+    rc = br_transfer_receive(engine->worker, status);
+    if (rc)
+        br_p2p_failed(engine, rc, br_onesided_name(op), (int)op->key.rank);
+}
+
+bool br_engine_put(struct br_engine *engine, struct br_small_put *put, const void *memory,
+                   uint64_t order, uint64_t now)
+{
+    engine->worker->now = now;
+    return br_worker_put(engine->worker, put, memory, order, &engine->onesided);
+}
+
 int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
 {
     size_t count = op->count / BR_MAX_TRANSFER + (op->count % BR_MAX_TRANSFER != 0);
@@ -346,6 +371,10 @@ int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
         op->parts.transfers[i].state = BR_TRANSFER_IDLE; /* else they are filled in */
     op->parts.answer = (struct br_answer){0};
     op->parts.count = count ? (uint32_t)count : 1;
+    if (op->awaited) {
+        engine_onesided_go_on(engine, op);
+        return 0;
+    }
     if (!op->count && !op->notifies) {
         br_operation_end(engine, op, 0);
         return 0;

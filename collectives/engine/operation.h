@@ -137,7 +137,8 @@ struct br_operation {
      * to oneself: it has been claimed */
     bool claimed;
     /* receive, then `claimed` as well: its call has waited for the message without an operation
-     * (br_engine_receive), so that it fails as one that waits if the worker has failed meanwhile */
+     * (br_engine_receive). Put: for the answer (br_engine_put), whose tag is `claim`. So it fails
+     * as one that waits if the worker has failed meanwhile */
     bool awaited;
     uint32_t tag_ignore;
     uint64_t claim;

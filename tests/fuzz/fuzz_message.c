@@ -199,6 +199,16 @@ static void send_message(struct fuzz *f, struct wire_link *link)
                    sizeof(struct br_notify));
         }
         break;
+    case BR_MESSAGE_PUTS:
+        m.puts.check = what & 64 ? 78 : 77;
+        for (m.puts.count = byte(&f->in) & 3; length < 64 * m.puts.count;) {
+            struct br_put_entry entry = {
+                .offset = number(&f->in, 2), .region = 1, .bytes = 48 - (byte(&f->in) & 1)};
+
+            memcpy(payload + length, &entry, sizeof entry);
+            length += (uint32_t)sizeof entry + 48;
+        }
+        break;
     case BR_MESSAGE_PUT_DONE:
         m.put_done.puts[0] = byte(&f->in);
         m.put_done.puts[2] = (uint64_t)byte(&f->in) << 56;

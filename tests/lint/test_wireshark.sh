@@ -112,6 +112,7 @@ vectors -T eager-8: 'EAGER 8 bytes, collective 3/7 fragment 1 message 2' \
     put-notify: 'PUT 5 bytes, one-sided REQUEST, notifies 99' \
     atomic: 'ATOMIC 8 bytes, one-sided REQUEST, SWAP' \
     answer: 'EAGER 16 bytes, one-sided STATUS' \
+    puts: 'PUTS 39 bytes, one-sided REQUEST, 2 puts' \
     put-done: 'PUT_DONE 0 bytes, one-sided STATUS' \
     relay: 'RELAY FRAME 0>1>4>5: DATA 4 bytes at 8192 of slot 0x10003' \
     relay-unreachable: 'RELAY UNREACHABLE 1>4>5' \

@@ -146,6 +146,8 @@ static void message__onesided_vectors(void **state)
     const struct br_operands operands = {.value = 7, .compare = 6};
     const struct br_answer answer = {.before = 6};
     const struct br_notify notify = {.value = 99, .group = 2};
+    const struct br_put_entry entries[] = {{4096, 3, 5}, {64, 2, 2}};
+    uint8_t puts[16 + 5 + 16 + 2] = {[16] = 1, 2, 3, 4, 5, [16 + 5 + 16] = 6, 7};
     uint8_t notified[sizeof notify + 5] = {[sizeof notify] = 1, 2, 3, 4, 5};
     struct br_message m = {.type = BR_MESSAGE_PUT,
                            .sequence = 9,
@@ -175,6 +177,14 @@ static void message__onesided_vectors(void **state)
     memcpy(m.data, &answer, sizeof answer);
     h = frame_of(&m);
     check("answer", &h);
+    m = (struct br_message){.type = BR_MESSAGE_PUTS,
+                            .sequence = 14,
+                            .tag = br_tag_onesided(21 << 1 | 1, BR_PART_REQUEST),
+                            .bytes = sizeof puts,
+                            .puts = {.check = 0x1122334455667788, .count = 2}};
+    memcpy(puts, &entries[0], sizeof entries[0]);
+    memcpy(puts + 16 + 5, &entries[1], sizeof entries[1]);
+    check_with_payload("puts", &m, puts, sizeof puts);
     m = (struct br_message){.type = BR_MESSAGE_PUT_DONE,
                             .sequence = 13,
                             .tag = br_tag_onesided(21 << 1 | 1, BR_PART_STATUS),

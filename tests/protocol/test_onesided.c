@@ -234,6 +234,83 @@ static void put__several_have_one_answer(void **state)
     expect_clean(&x);
 }
 
+/* Several in one request: each has the answer that it would have alone. */
+static void puts__each_has_its_answer(void **state)
+{
+    const struct br_put_entry entries[] = {
+        {100, REGION, 3}, {BYTES - 1, REGION, 2}, {200, REGION, 1}, {0, REGION + 1, 1}};
+    struct br_message m = {.type = BR_MESSAGE_PUTS,
+                           .tag = br_tag_onesided(2, BR_PART_REQUEST),
+                           .puts = {.check = 77, .count = 4}};
+    struct wire_frame *frame;
+    uint8_t payload[4 * 16 + 7];
+    uint32_t at = 0;
+    struct wired x;
+
+    (void)state;
+    set_up(&x);
+    for (uint32_t i = 0; i < 4; i++) {
+        memcpy(payload + at, &entries[i], sizeof entries[i]);
+        memset(payload + at + 16, (int)i + 1, entries[i].bytes);
+        at += 16 + entries[i].bytes;
+    }
+    m.bytes = at;
+    wire_message(x.links[0], &m, payload, at);
+    wired_turn(&x, 0);
+    frame = wire_take(x.links[0], BR_MESSAGE_PUT_DONE);
+    assert_non_null(frame);
+    assert_int_equal(frame->message.tag, br_tag_onesided(2, BR_PART_STATUS));
+    assert_true(frame->message.put_done.puts[0] == (1u | 1u << 2));
+    assert_int_equal(status(&x, 4), -EACCES);
+    assert_int_equal(status(&x, 8), -EACCES);
+    assert_int_equal(memory[99], 0xa5);
+    assert_int_equal(memory[100], 1);
+    assert_int_equal(memory[102], 1);
+    assert_int_equal(memory[103], 0xa5);
+    assert_int_equal(memory[200], 3);
+    assert_int_equal(memory[BYTES - 1], 0xa5);
+    wire_message(x.links[0], &m, payload, at); /* again, as its rail was lost */
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 0), INT32_MAX);
+    m.sequence = 1;
+    m.puts.check = 78; /* of another job */
+    m.puts.count = 1;
+    m.tag = br_tag_onesided(10, BR_PART_REQUEST);
+    wire_message(x.links[0], &m, payload, 16 + 3);
+    wired_turn(&x, 0);
+    assert_int_equal(status(&x, 10), -EACCES);
+    expect_clean(&x);
+}
+
+static void puts__malformed(void **state)
+{
+    /* one of 8 bytes, another way of it in each case */
+    static const struct {
+        uint32_t count, bytes, length;
+    } bad[] = {{0, 8, 24}, {2, 8, 24},          {1, 0, 16}, {1, 9, 24},          {1, 7, 24},
+               {1, 8, 23}, {1, UINT32_MAX, 24}, {1, 8, 25}, {65, 8, 24},         {0, 8, 0},
+               {1, 8, 15}, {2, 8, 39},          {1, 8, 0},  {UINT32_MAX, 8, 24}, {1, 8985, 9001}};
+    uint8_t payload[9001] = {0};
+    struct wired x;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct br_put_entry entry = {.region = REGION, .bytes = bad[i].bytes};
+        struct br_message m = {.type = BR_MESSAGE_PUTS,
+                               .tag = br_tag_onesided(0, BR_PART_REQUEST),
+                               .puts = {.check = 77, .count = bad[i].count}};
+
+        set_up(&x);
+        memcpy(payload, &entry, sizeof entry);
+        wire_message(x.links[0], &m, payload, bad[i].length);
+        wired_turn(&x, 0);
+        assert_true(x.links[0]->closed);
+        assert_int_equal(memory[0], 0xa5);
+        assert_int_equal(held, 0);
+        wired_destroy(&x);
+    }
+}
+
 /* What the next burst needs comes with the answer: else it would stop in its middle for the buffers
  * that have not been announced. One put is no burst. */
 static void put__the_answer_to_several_brings_an_ack(void **state)
@@ -688,6 +765,8 @@ int main(void)
         cmocka_unit_test(put__into_the_region),
         cmocka_unit_test(put__with_its_bytes),
         cmocka_unit_test(put__several_have_one_answer),
+        cmocka_unit_test(puts__each_has_its_answer),
+        cmocka_unit_test(puts__malformed),
         cmocka_unit_test(put__the_answer_to_several_brings_an_ack),
         cmocka_unit_test(put__answer_waits_for_room),
         cmocka_unit_test(put_done__ends_its_puts),

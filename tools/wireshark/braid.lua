@@ -22,7 +22,7 @@ local message_type = {
     [1] = "HANDSHAKE", [2] = "EAGER", [3] = "READY", [4] = "PUT", [5] = "GET", [6] = "DONE", [7] = "ACK", [8] = "PING",
     [9] = "PONG", [10] = "RAIL_DOWN", [11] = "RAIL_FENCED", [12] = "ABORT", [13] = "BYE", [14] = "RELAY",
     [15] = "RELAY_CREDIT", [16] = "WAITING", [17] = "RENEW", [18] = "ATOMIC", [19] = "ANNOUNCE", [20] = "LEFT", [21] = "IDLE",
-    [22] = "PUT_DONE",
+    [22] = "PUT_DONE", [23] = "PUTS",
 }
 local abort_reason = {[0] = "CANCELED", [1] = "LOST", [2] = "DEADLINE", [3] = "DISAGREE"}
 local relay_kind = {[1] = "OPEN", [2] = "FRAME", [3] = "CLOSE", [4] = "UNREACHABLE", [5] = "REQUEST"}
@@ -101,6 +101,7 @@ field("uint32", "notify.operation", "How it changes", base.DEC, atomic_operation
 field("uint32", "notify.group", "Communicator that is notified", base.DEC)
 field("uint64", "onesided.compare", "Compared with", base.HEX)
 field("bytes", "put_done.puts", "Puts carried out (bit i: the i-th behind the tag's)")
+field("uint32", "puts.count", "Puts", base.DEC)
 field("uint64", "ack.bytes", "DATA bytes arrived", base.DEC)
 numbers("32", "ack.", {
     arrived = "Numbered messages arrived", released = "Numbered messages released",
@@ -338,13 +339,31 @@ local bodies = {
     [17] = {{"slot", 24, 4}, {"lost", 28, 4}},
     [19] = {{"total", 24, 8}},
     [22] = {{"put_done.puts", 24, 24}},
+    [23] = {{"onesided.check", 24, 8}, {"puts.count", 32, 4}},
     [18] = {{"onesided.offset", 24, 8}, {"onesided.check", 32, 8}, {"onesided.region", 40, 4}, {"onesided.operation", 44, 4}},
 }
 bodies[5] = bodies[4]
 bodies[11] = bodies[10]
-local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true, [19] = true, [22] = true}
-local numbered = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true, [19] = true, [22] = true}
+local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true, [19] = true, [22] = true,
+                [23] = true}
+local numbered = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true, [19] = true, [22] = true, [23] = true}
 local is_problem = {[10] = true, [11] = true, [12] = true, [16] = true, [17] = true}
+
+-- Of PUTS; the capture may have cut it.
+local function add_puts(tree, tvb)
+    local at = 0
+
+    while at + 16 <= tvb:len() do
+        local bytes = u32(tvb, at + 12)
+
+        add(tree, tvb(at):tvb(), {{"onesided.offset", 0, 8}, {"onesided.region", 8, 4}})
+        if bytes == 0 or at + 16 + bytes > tvb:len() then
+            return
+        end
+        tree:add(F["payload"], tvb(at + 16, bytes))
+        at = at + 16 + bytes
+    end
+end
 
 local function add_slots(tree, tvb)
     local text = ""
@@ -393,6 +412,9 @@ local function dissect_message(tvb, payload, pinfo, tree)
         add(t, payload:tvb(), {{"notify.value", 0, 8}, {"notify.offset", 8, 8}, {"notify.region", 16, 4}, {"notify.operation", 20, 4},
                                {"notify.group", 24, 4}})
         text = string.format("%s, notifies %s", text, tostring(payload:tvb()(0, 8):le_uint64()))
+    elseif kind == 23 and payload then
+        add_puts(t, payload:tvb())
+        text = string.format("%s, %d puts", text, u32(tvb, 32))
     elseif kind == 18 and payload and payload:len() == 16 then
         add(t, payload:tvb(), {{"onesided.value", 0, 8}, {"onesided.compare", 8, 8}})
         text = string.format("%s, %s", text, name_of(atomic_operation, u32(tvb, 44)))

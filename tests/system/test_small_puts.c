@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Small puts with a handle that share requests and need no operation (comm/posted.c). */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/system/ranks.h"
+
+/* MANY: more than there can be without an operation; PLACE: bytes of one of them at the target. */
+enum { MANY = 300, PLACE = 4096, THREADS = 3, EACH = 100, WINDOW = 16, BURST = 64 };
+
+/* Rank 1 has memory of so many bytes, and rank 0 its key. */
+static int expose(struct braid_comm *comm, size_t bytes, uint8_t **memory, struct braid_key *key)
+{
+    *memory = NULL;
+    if (!braid_rank(comm))
+        return braid_recv(comm, key, sizeof *key, 1, NULL, NULL);
+    *memory = braid_alloc(comm, bytes);
+    CHECK(*memory, "no memory");
+    memset(*memory, 0, bytes);
+    RETURNS(0, braid_key(comm, *memory, key));
+    return braid_send(comm, key, sizeof *key, 0, NULL, NULL);
+}
+
+/* All results, in one of four ways. */
+static int take_all(struct braid_op **ops, int way)
+{
+    size_t index;
+    int done;
+
+    for (int i = MANY - 1; way == 0 && i >= 0; i--)
+        RETURNS(0, braid_wait(ops[i], -1));
+    for (int i = 0; way == 1 && i < MANY; i++) {
+        do
+            RETURNS(0, braid_test(ops[i], &done));
+        while (!done);
+        SAYS(-EINVAL, "not there any more", braid_wait(ops[i], 0));
+    }
+    for (int i = 0; way == 2 && i < MANY; i++) {
+        RETURNS(0, braid_wait_any(ops, MANY, &index, -1));
+        CHECK(index < MANY && !ops[index], "entry %zu", index);
+    }
+    if (way == 3)
+        RETURNS(0, braid_wait_all(ops, MANY, -1));
+    return 0;
+}
+
+/* Of several sizes and priorities, some of them large, some given up; what has ended, or was
+ * flushed, stands. */
+static int many(struct braid_comm *comm, void *context)
+{
+    static const size_t sizes[] = {8, 1, 64, 1024, 1025, 500, PLACE, 8, 8, 8, 8, 1024, 1024};
+    static uint8_t from[MANY][PLACE];
+    struct braid_op *ops[MANY];
+    struct braid_key key;
+    uint8_t *memory;
+
+    (void)context;
+    if (expose(comm, (size_t)MANY * PLACE, &memory, &key))
+        return 1;
+    for (int way = 0; way < 6; way++) {
+        for (int i = 0; !braid_rank(comm) && i < MANY; i++) {
+            const struct braid_options options = {.priority = i / 10 % 3};
+
+            memset(from[i], i + way, sizeof from[i]);
+            RETURNS(0, braid_put(comm, from[i], sizes[(size_t)i % (sizeof sizes / sizeof *sizes)],
+                                 &key, (uint64_t)i * PLACE, i % 3 ? NULL : &options, &ops[i]));
+            if (i % 100 == 50)
+                RETURNS(0, braid_flush(comm, 1, NULL, NULL));
+            if (way == 4)
+                RETURNS(0, braid_op_free(ops[i]));
+        }
+        if (!braid_rank(comm) && way < 4 && take_all(ops, way))
+            return 1;
+        if (!braid_rank(comm) && way > 3)
+            RETURNS(0, braid_flush(comm, BRAID_ANY_SOURCE, NULL, NULL));
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+        for (int i = 0; braid_rank(comm) && i < MANY; i++)
+            for (size_t k = 0; k <= sizes[(size_t)i % (sizeof sizes / sizeof *sizes)]; k++)
+                CHECK(k == PLACE || memory[(size_t)i * PLACE + k] ==
+                                        (k < sizes[(size_t)i % (sizeof sizes / sizeof *sizes)]
+                                             ? (uint8_t)(i + way)
+                                             : 0),
+                      "way %d, byte %zu of put %d", way, k, i);
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+    }
+    return 0; /* nobody waits for those of the last way */
+}
+
+static void put__many(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 2, many);
+}
+
+/* One of a burst, in words of its own; the others are carried out. */
+static int refused(struct braid_comm *comm, void *context)
+{
+    static uint64_t values[BURST];
+    struct braid_op *ops[BURST];
+    struct braid_key key, stale;
+    uint8_t *memory, *gone;
+    int done;
+
+    (void)context;
+    if (expose(comm, BURST * 8, &memory, &key) || expose(comm, 800, &gone, &stale))
+        return 1;
+    if (braid_rank(comm))
+        RETURNS(0, braid_free(comm, gone));
+    for (int round = 0; round < 3; round++) {
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+        for (int i = 0; !braid_rank(comm) && i < BURST; i++) {
+            values[i] = (uint64_t)(i + round);
+            RETURNS(0, i % 30 == 7
+                           ? braid_put(comm, &values[i], 8, &stale, 640, NULL, &ops[i])
+                           : braid_put(comm, &values[i], 8, &key, 8 * (uint64_t)i, NULL, &ops[i]));
+        }
+        for (int i = 0; !braid_rank(comm) && i < BURST; i++)
+            if (i % 30 != 7) {
+                RETURNS(0, braid_wait(ops[i], -1));
+            } else if (round) {
+                SAYS(-EACCES, "rank 1|region|8 bytes at offset 640", braid_wait(ops[i], -1));
+            } else {
+                int rc;
+
+                while (!(rc = braid_test(ops[i], &done)) && !done)
+                    ;
+                CHECK(rc == -EACCES, "got %d", rc);
+            }
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+        for (int i = 0; braid_rank(comm) && i < BURST; i++)
+            CHECK(i % 30 == 7 || memory[8 * i] == i + round, "put %d", i);
+    }
+    return 0;
+}
+
+static void put__refused(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 2, refused);
+}
+
+struct thread {
+    struct braid_comm *comm;
+    struct braid_key key;
+    uint64_t place;
+    const char *words; /* NULL: all is well */
+};
+
+static void *windows(void *argument)
+{
+    struct thread *thread = argument;
+    uint64_t values[WINDOW];
+    struct braid_op *ops[WINDOW];
+
+    for (int i = 0; i < EACH && !thread->words; i++) {
+        for (int k = 0; k < WINDOW; k++) {
+            values[k] = (uint64_t)(i * WINDOW + k);
+            if (braid_put(thread->comm, &values[k], sizeof *values, &thread->key,
+                          8 * (thread->place * WINDOW + (uint64_t)k), NULL, &ops[k]))
+                thread->words = "a put fails";
+        }
+        for (int k = 0; k < WINDOW && !thread->words; k++)
+            if (braid_wait(ops[k], -1))
+                thread->words = "a wait fails";
+    }
+    return NULL;
+}
+
+static int by_threads(struct braid_comm *comm, void *context)
+{
+    struct thread threads[THREADS];
+    pthread_t ids[THREADS];
+    struct braid_key key;
+    uint8_t *memory;
+    uint64_t value;
+
+    (void)context;
+    if (expose(comm, THREADS * WINDOW * 8, &memory, &key))
+        return 1;
+    for (int t = 0; !braid_rank(comm) && t < THREADS; t++) {
+        threads[t] = (struct thread){.comm = comm, .key = key, .place = (uint64_t)t};
+        CHECK(!pthread_create(&ids[t], NULL, windows, &threads[t]), "no thread");
+    }
+    for (int t = 0; !braid_rank(comm) && t < THREADS; t++)
+        pthread_join(ids[t], NULL);
+    for (int t = 0; !braid_rank(comm) && t < THREADS; t++)
+        CHECK(!threads[t].words, "thread %d: %s", t, threads[t].words);
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    for (int k = 0; braid_rank(comm) && k < THREADS * WINDOW; k++) {
+        memcpy(&value, memory + 8 * k, sizeof value);
+        CHECK(value == (uint64_t)((EACH - 1) * WINDOW + k % WINDOW), "number %d", k);
+    }
+    return 0;
+}
+
+static void put__by_threads(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_STREAMS, 2, by_threads);
+}
+
+/* The other rank gives the job up while they are under way: each ends, and those that fail say
+ * why. */
+static int given_up(struct braid_comm *comm, void *context)
+{
+    struct braid_op *ops[BURST];
+    struct braid_key key;
+    uint8_t *memory;
+    int rc = 0;
+
+    (void)context;
+    if (expose(comm, BURST * 8, &memory, &key))
+        return 1;
+    if (braid_rank(comm)) {
+        ranks_await(0, 1);
+        RETURNS(0, braid_comm_abort(comm, "enough of it"));
+        return 0;
+    }
+    for (int round = 0; !rc; round++) {
+        int n = 0;
+
+        while (n < BURST &&
+               !(rc = braid_put(comm, &round, sizeof round, &key, 8 * (uint64_t)n, NULL, &ops[n])))
+            n++;
+        if (round == 3)
+            ranks_tell(0);
+        for (int i = 0; i < n; i++) {
+            int now = braid_wait(ops[i], -1);
+
+            CHECK(!now || strstr(braid_last_error(), "enough of it"), "put %d: %d", i, now);
+            CHECK(!rc || now || n < BURST, "put %d has ended well behind one that failed", i);
+            rc = now ? now : rc;
+        }
+    }
+    return 0;
+}
+
+static void put__given_up(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_STREAMS, 2, given_up);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(put__many),
+        cmocka_unit_test(put__refused),
+        cmocka_unit_test(put__by_threads),
+        cmocka_unit_test(put__given_up),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
