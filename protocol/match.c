@@ -515,6 +515,12 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         match_release(w, rail, event->link, event->buffer, false);
         return;
     }
+    if (br_tag_class(m->tag) == BR_TAG_ONESIDED && m->type == BR_MESSAGE_EAGER &&
+        m->bytes == BR_ANSWER_BYTES && !m->data[0] && !m->data[1] && !m->data[2] && !m->data[3] &&
+        br_put_batch_done(w, rail->peer->rank, m->tag)) {
+        match_release(w, rail, event->link, event->buffer, false);
+        return;
+    }
     t = value = match_take(table, m, rail->peer->rank);
     if (!value && m->type == BR_MESSAGE_ANNOUNCE && w->p2p.is_taken &&
         !match_awaited(rail->peer, m->tag) &&

@@ -5,8 +5,8 @@
  *
  * 1. A put is appended to the last request as long as that is queued and the last in its queue, so
  *    that it overtakes nothing. Its bytes are copied, so nothing refers to the caller's memory.
- * 2. A request has consecutive numbers, a block of them for each, so that the number of an answer
- *    says which put it is for.
+ * 2. The puts of a request have consecutive numbers, so that the number of an answer says which put
+ *    it is for, and a PUT_DONE has room for many of them. Another access ends the request.
  * 3. PUT_DONE ends puts here. A put that is refused has an answer of its own, which waits as an
  *    unexpected message until its caller makes an operation of it (collectives/comm/posted.c), as
  * it does with all that take long.
@@ -27,7 +27,7 @@ struct br_put_batch {
     struct br_list node; /* in `under_way` or `unused` */
     struct br_transfer request;
     struct br_message message;
-    uint64_t first; /* tag of the answer to the first of them */
+    uint64_t number, first; /* of the first of them; tag of the answer to it */
     /* those that wait for their answer; NULL: they do not any more */
     struct br_small_put *puts[BR_PUTS_OF_REQUEST];
     uint32_t waiting;
@@ -110,6 +110,7 @@ static void batch_begin(struct br_worker *w, struct br_put_batch *batch,
     t->owner = &w->puts;
     batch->message = (struct br_message){.type = BR_MESSAGE_PUTS, .puts.check = put->check};
     batch->first = br_tag_with_part(t->tag, BR_PART_STATUS);
+    batch->number = number;
     batch->waiting = 0;
 }
 
@@ -123,8 +124,9 @@ bool br_worker_put(struct br_worker *w, struct br_small_put *put, const void *me
         return false;
     if (!br_list_empty(&all->under_way)) {
         batch = br_container_of(all->under_way.prev, struct br_put_batch, node);
-        if (batch_takes(w, batch, put)) {
+        if (batch->number + batch->message.puts.count == *numbers && batch_takes(w, batch, put)) {
             batch_add(batch, put, memory);
+            ++*numbers;
             return true;
         }
     }
@@ -136,7 +138,7 @@ bool br_worker_put(struct br_worker *w, struct br_small_put *put, const void *me
     batch_add(batch, put, memory);
     if (br_transfer_send(w, &batch->request))
         return false;
-    *numbers += BR_PUTS_OF_REQUEST;
+    ++*numbers;
     br_list_remove(&batch->node);
     br_list_push_back(&all->under_way, &batch->node);
     return true;

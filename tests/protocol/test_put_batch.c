@@ -95,7 +95,7 @@ static void put__shares_a_request(void **state)
     assert_null(wire_take(x.links[0], BR_MESSAGE_PUTS));
     assert_true(put(&x, 5, 9, 0)); /* the other one has left */
     wired_turn(&x, 0);
-    assert_true(expect_request(&x, 0, 5, 1, 9) == br_tag_of_later(tag, BR_PUTS_OF_REQUEST));
+    assert_true(expect_request(&x, 0, 5, 1, 9) == br_tag_of_later(tag, 5));
     done(&x, 0, tag, 1u << 3 | 1u << 1);
     expect_ended(&x, 1);
     expect_ended(&x, 3);
@@ -104,7 +104,7 @@ static void put__shares_a_request(void **state)
     expect_ended(&x, 4);
     done(&x, 2, tag, 1);
     expect_ended(&x, 0);
-    done(&x, 3, br_tag_of_later(tag, BR_PUTS_OF_REQUEST), 1);
+    done(&x, 3, br_tag_of_later(tag, 5), 1);
     expect_ended(&x, 5);
     expect_clean(&x);
 }
@@ -216,6 +216,23 @@ static void put__goes_on_as_a_transfer(void **state)
     expect_clean(&x);
 }
 
+/* A target whose PUT_DONE has no place for it says 0 in an answer of its own. */
+static void put__has_an_answer_of_its_own(void **state)
+{
+    struct br_message well = {.type = BR_MESSAGE_EAGER, .bytes = BR_ANSWER_BYTES};
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    assert_true(put(&x, 0, 8, 0));
+    wired_turn(&x, 0);
+    expect_request(&x, 0, 0, 1, 8);
+    well.tag = small[0].tag;
+    wired_say(&x, 0, &well);
+    expect_ended(&x, 0);
+    expect_clean(&x);
+}
+
 /* As all that is numbered: over the other rail, once, and the answer may come twice. */
 static void put__its_rail_is_lost(void **state)
 {
@@ -264,9 +281,13 @@ static void put__is_no_longer_possible(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(put__shares_a_request), cmocka_unit_test(put__a_full_request),
-        cmocka_unit_test(put__in_its_order),     cmocka_unit_test(put__goes_on_as_a_transfer),
-        cmocka_unit_test(put__its_rail_is_lost), cmocka_unit_test(put__is_no_longer_possible),
+        cmocka_unit_test(put__shares_a_request),
+        cmocka_unit_test(put__a_full_request),
+        cmocka_unit_test(put__in_its_order),
+        cmocka_unit_test(put__goes_on_as_a_transfer),
+        cmocka_unit_test(put__has_an_answer_of_its_own),
+        cmocka_unit_test(put__its_rail_is_lost),
+        cmocka_unit_test(put__is_no_longer_possible),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
