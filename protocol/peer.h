@@ -125,10 +125,12 @@ struct br_rail {
     /* bytes/s that it delivers while it is full; 0: it was not full for long enough (section 3) */
     uint64_t rate;
     uint64_t full_bytes, full_time; /* of which the rate is the quotient; time in ns */
-    uint64_t full_at;               /* ns; when it was last measured */
+    uint64_t full_at;               /* ns; when it was last measured, or confirmed by answers */
     uint64_t aside;                 /* ns in flight since then without being full */
-    bool full;                      /* the window was used up since the last acknowledgement */
-    bool measured;                  /* that acknowledgement counted for the rate */
+    /* bytes/s; no frame answered in the last 100 ms of these showed more; 0: none showed a rate */
+    uint64_t fastest;
+    bool full;     /* the window was used up since the last acknowledgement */
+    bool measured; /* that acknowledgement counted for the rate */
     /* bytes delivered in a window as long as the window's delay: largest of the present and the
      * last period, and of the present one alone, which ends at period_end */
     uint64_t volume, volume_now, period_end;

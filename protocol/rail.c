@@ -103,7 +103,7 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->unannounced_since = 0;
     rail->ack_due = rail->ping_due = rail->pong_due = false;
     rail->last_rx = rail->last_ping = now;
-    rail->rate = rail->full_bytes = rail->full_time = rail->aside = 0;
+    rail->rate = rail->full_bytes = rail->full_time = rail->aside = rail->fastest = 0;
     rail->full_at = now;
     rail->measured = false;
     start(rail);
@@ -296,7 +296,7 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
 
 static void forget_rate(struct br_rail *rail)
 {
-    rail->rate = rail->full_bytes = rail->full_time = rail->aside = 0;
+    rail->rate = rail->full_bytes = rail->full_time = rail->aside = rail->fastest = 0;
 }
 
 /* Is another rail of the peer more than twice as fast? Then this one may be left aside. */
@@ -406,9 +406,10 @@ static void measure_rate(struct br_rail *rail, uint64_t bytes, uint64_t span, ui
     }
 }
 
-/* `span` in flight, but not full: perhaps the rail is left aside because it seems slow. A rail that
- * no other one outpaces is not; its rate is what shows that the others are slow. */
-static void doubt_rate(struct br_rail *rail, uint64_t span)
+/* `span` in flight, but not full: perhaps the rail is left aside because it seems slow. It is slow
+ * if the answers confirm that, none of which showed twice its rate. A rail that no other one
+ * outpaces is not left aside; its rate is what shows that the others are slow. */
+static void doubt_rate(struct br_rail *rail, uint64_t span, uint64_t now)
 {
     uint64_t before = rail->aside;
 
@@ -417,12 +418,29 @@ static void doubt_rate(struct br_rail *rail, uint64_t span)
         return;
     if (!is_outpaced(rail)) {
         rail->aside = 0;
+    } else if (rail->fastest && rail->fastest <= 2 * rail->rate) {
+        rail->full_at = now;
+        rail->aside = 0;
     } else if (rail->aside >= RATE_ASIDE) {
         forget_rate(rail);
     } else {
         rail->rate *= 2;
         rail->full_time /= 2;
     }
+    rail->fastest = 0;
+}
+
+/* A frame was answered after `took`: what of this was not the path carried all that was in flight
+ * with it. ACKs that come late make it less, never more; so it says nothing where twice the rate
+ * would carry as much within the window's delay, which an ACK may be late. */
+static void note_fastest(struct br_rail *rail, const struct br_probe *probe, uint64_t took)
+{
+    double in_flight = (double)probe->in_flight * 1e9,
+           queue = took > rail->min_rtt ? (double)(took - rail->min_rtt) : 1;
+
+    if (in_flight >= 2 * (double)rail->rate * (double)br_rail_delay(rail) &&
+        in_flight / queue > (double)rail->fastest)
+        rail->fastest = (uint64_t)(in_flight / queue);
 }
 
 static void probe_answered(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
@@ -433,6 +451,7 @@ static void probe_answered(struct br_rail *rail, const struct br_probe *probe, u
     if (rail->shared)
         br_rail_shared_answer(rail, probe, now);
     measured_rtt(rail, probe, now - probe->posted_at, now);
+    note_fastest(rail, probe, now - probe->posted_at);
     if (now > rail->period_end) {
         if (rail->limited && rail->volume_now)
             /* a rail that was never full says nothing about what it could carry */
@@ -468,7 +487,7 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
     if (rail->measured)
         measure_rate(rail, bytes - rail->acked_bytes, now - rail->acked_at, now);
     else
-        doubt_rate(rail, now - rail->acked_at);
+        doubt_rate(rail, now - rail->acked_at, now);
     rail->acked_bytes = bytes;
     rail->acked_at = now;
     /* The period is long, so that what a shaper or a switch lets through at once counts little. */

@@ -7,7 +7,7 @@
 #define LITTLE         (256u << 10)
 #define WINDOW         3u
 #define WINDOW_CUBE    4u /* where an operation has so many (collectives/tuning/tuning.c) */
-#define WINDOW_STRIPED 6u /* the frames of the slowest rail arrive last */
+#define WINDOW_STRIPED 9u /* the frames of the slowest rail arrive last */
 
 static struct br_operation *of_waiting(struct br_list *node)
 {

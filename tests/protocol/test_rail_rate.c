@@ -149,7 +149,8 @@ static void hardly_used(struct br_rail *rail, uint64_t *now, uint64_t span)
     }
 }
 
-/* A rail that seems slow is left aside and so never full: twice as fast may be right. */
+/* A rail that seems slow is left aside and so never full: twice as fast may be right. What little
+ * it carries is answered late, which does not confirm that it is slow. */
 static void rate__doubles_where_the_rail_is_never_full(void **state)
 {
     struct bench b;
@@ -159,7 +160,9 @@ static void rate__doubles_where_the_rail_is_never_full(void **state)
     (void)state;
     bench_set_up(&b, 2);
     b.rails[1].rate = 1250000000;
+    br_rail_set_min_rtt(rail, 20 * BR_US, now);
     bench_drive(rail, 12500000, 20 * BR_US, &now, now + 100 * BR_MS);
+    hardly_used(rail, &now, 100 * BR_MS); /* the answers of the last full window confirm it */
     for (int i = 0; i < 3; i++) {
         assert_in_range(rail->rate, 12000000ull << i, 12700000ull << i);
         hardly_used(rail, &now, 100 * BR_MS);
@@ -167,8 +170,40 @@ static void rate__doubles_where_the_rail_is_never_full(void **state)
     }
     bench_drive(rail, 12500000, 20 * BR_US, &now, now + 200 * BR_MS);
     assert_in_range(rail->rate, 12000000, 13500000);
-    hardly_used(rail, &now, 410 * BR_MS);
+    hardly_used(rail, &now, 510 * BR_MS);
     assert_int_equal(rail->rate, 0);
+}
+
+/* A frame of 16 KiB at a time, on a link of `bandwidth` bytes/s. */
+static void left_aside(struct br_rail *rail, uint64_t bandwidth, uint64_t *now, uint64_t span)
+{
+    for (uint64_t end = *now + span; *now < end;) {
+        br_rail_forget_rate(rail, *now);
+        br_rail_posted(rail, 16 << 10, true, *now);
+        *now += (16 << 10) * BR_SEC / bandwidth + 20 * BR_US;
+        br_rail_acknowledged(rail, rail->tx_bytes, *now);
+    }
+}
+
+/* 10 Mb/s beside 10 Gb/s. While it was doubled and forgotten, a call now and then ended with what
+ * had left on the slow rail. */
+static void rate__of_a_slow_rail_is_confirmed_by_answers(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 2);
+    b.rails[1].rate = 1250000000;
+    br_rail_set_min_rtt(rail, 20 * BR_US, now);
+    bench_drive(rail, 1250000, 20 * BR_US, &now, now + 200 * BR_MS);
+    for (int i = 0; i < 50; i++) {
+        left_aside(rail, 1250000, &now, 100 * BR_MS);
+        assert_in_range(rail->rate, 1200000, 1300000);
+    }
+    left_aside(rail, 12500000, &now, 450 * BR_MS); /* now it is ten times as fast */
+    assert_true(rail->rate == 0 || rail->rate >= 6000000);
 }
 
 /* 10 Gb/s beside 100 Mb/s: transfers of a megabyte never fill the fast one. If its rate were
@@ -351,6 +386,7 @@ int main(void)
         cmocka_unit_test(rate__is_forgotten_where_another_is_faster),
         cmocka_unit_test(rate__of_a_slow_rail_is_soon_known),
         cmocka_unit_test(rate__doubles_where_the_rail_is_never_full),
+        cmocka_unit_test(rate__of_a_slow_rail_is_confirmed_by_answers),
         cmocka_unit_test(rate__of_the_fastest_rail_stays),
         cmocka_unit_test(rate__of_equal_rails_stays),
         cmocka_unit_test(compare__by_rates_where_both_are_known),

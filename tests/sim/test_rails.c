@@ -121,14 +121,14 @@ static uint64_t call(struct world *w)
     return br_sim_now(w->job.sim) - start;
 }
 
-/* Of calls for 0.1 s at least: the bytes of a call (each rank sends as many) over its time,
- * divided by what rails of these rates carry. */
-static double share_of(struct world *w, const uint32_t *mbit)
+/* Of calls for `least` ns: the bytes of a call (each rank sends as many) over its time, divided by
+ * what rails of these rates carry. */
+static double share_of(struct world *w, const uint32_t *mbit, uint64_t least)
 {
     uint64_t time = 0;
     double bits = 0;
 
-    for (; time < 100 * BR_MS; bits += 8.0 * w->plan->bytes)
+    for (; time < least; bits += 8.0 * w->plan->bytes)
         time += call(w);
     return bits * 1e3 / (double)time / sum_of(mbit);
 }
@@ -141,7 +141,7 @@ static double share(const struct plan *plan)
     open_world(&w, plan);
     for (uint32_t i = 0; i < plan->warm; i++)
         call(&w);
-    result = share_of(&w, plan->mbit);
+    result = share_of(&w, plan->mbit, 100 * BR_MS);
     close_world(&w);
     return result;
 }
@@ -180,8 +180,8 @@ static void rails__are_filled_at_any_ratio(void **state)
         sum[plan.rdma] += filled;
     }
     printf("means: streams %.3f, rdma %.3f\n", sum[0] / N_RATES, sum[1] / N_RATES);
-    assert_true(sum[0] / N_RATES > 0.97);
-    assert_true(sum[1] / N_RATES > 0.98);
+    assert_true(sum[0] / N_RATES > 0.978);
+    assert_true(sum[1] / N_RATES > 0.99);
 }
 
 /* Where both ends sent a window at a time, the ACKs of each stood behind the other's, and the wires
@@ -195,11 +195,12 @@ static void rails__are_filled_where_acks_come_behind_data(void **state)
                                         {{500, 500}, 250 * BR_US, 64 << 20, 1, false},
                                         {{50, 1000}, 250 * BR_US, 64 << 20, 1, false},
                                         {{250, 250, 250, 250}, 250 * BR_US, 64 << 20, 1, false},
-                                        {{100, 300, 300, 900}, 250 * BR_US, 64 << 20, 1, false}};
+                                        {{100, 300, 300, 900}, 250 * BR_US, 64 << 20, 1, false},
+                                        {{50, 1000, 1000, 1000}, 250 * BR_US, 64 << 20, 1, false}};
 
     (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
-        assert_filled("behind data", plans[i].mbit, share(&plans[i]), 0.965);
+        assert_filled("behind data", plans[i].mbit, share(&plans[i]), 0.97);
 }
 
 /* Calls of 1 MiB: until the slow rail had a rate, it took every frame, 0.70 and 0.73. */
@@ -213,15 +214,18 @@ static void rails__are_filled_by_short_calls(void **state)
         assert_filled("1 MiB", plans[i].mbit, share(&plans[i]), 0.8);
 }
 
-/* From one second after a change. */
+/* From one second after a change, for two seconds. When the rate of a rail that is left aside was
+ * doubled or forgotten again and again, though its answers showed that it was slow, 0.926 of the
+ * last one. */
 static void rails__follow_a_change(void **state)
 {
     static const uint32_t changes[][2][MOST] = {{{20, 180}, {180, 20}},
-                                                {{60, 60, 60, 60}, {60, 60, 60, 20}}};
+                                                {{60, 60, 60, 60}, {60, 60, 60, 20}},
+                                                {{100, 100, 100, 100}, {100, 100, 100, 10}}};
 
     (void)state;
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        struct plan plan = {.latency_ns = 10 * BR_US, .bytes = 4 << 20, .warm = 4};
+        struct plan plan = {.latency_ns = 10 * BR_US, .bytes = 2 << 20, .warm = 8};
         struct world w;
 
         memcpy(plan.mbit, changes[i][0], sizeof plan.mbit);
@@ -231,7 +235,8 @@ static void rails__follow_a_change(void **state)
         set_rates(&w, changes[i][1]);
         for (uint64_t since = 0; since < BR_SEC;)
             since += call(&w);
-        assert_filled("after a change", changes[i][1], share_of(&w, changes[i][1]), 0.95);
+        assert_filled("after a change", changes[i][1], share_of(&w, changes[i][1], 2 * BR_SEC),
+                      0.94);
         close_world(&w);
     }
 }
