@@ -17,7 +17,9 @@
 #include "base/text.h"
 #include "tools/testbed/testbed.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +213,43 @@ static void emulate_print(const struct br_testbed *testbed, double seconds)
     printf("  braid bcube down %s\n", testbed->name);
 }
 
+/* The first line of a file that begins with a number of this base; 0: there is none. */
+static uint64_t read_number(const char *path, int base)
+{
+    char line[256], *end;
+    FILE *file = fopen(path, "re");
+    uint64_t number = 0;
+
+    if (!file)
+        return 0;
+    while (!number && fgets(line, sizeof line, file)) {
+        number = strtoull(line, &end, base);
+        if (!isspace((unsigned char)*end))
+            number = 0; /* a name that begins like a hexadecimal number */
+    }
+    fclose(file);
+    return number;
+}
+
+/* The kernel's table of neighbours is one for all namespaces. When it is full, hosts do not find
+ * each other's MACs. */
+static void warn_of_full_table(const struct br_testbed *testbed)
+{
+    uint64_t most = read_number("/proc/sys/net/ipv4/neigh/default/gc_thresh3", 10),
+             present = read_number("/proc/net/stat/arp_cache", 16),
+             needed = br_testbed_neighbours(testbed);
+
+    if (testbed->loopback || !most || present + needed <= most)
+        return;
+    fprintf(stderr,
+            "braid bcube emulate: a job of all hosts needs %" PRIu64 " entries of the kernel's "
+            "neighbour table, where %" PRIu64 " of %" PRIu64
+            " are taken; when it is full, hosts do "
+            "not reach each other. Make it larger: sysctl -w "
+            "net.ipv4.neigh.default.gc_thresh3=%" PRIu64 "\n",
+            needed, present, most, 2 * (present + needed));
+}
+
 int br_bcube_emulate(int argc, char **argv)
 {
     struct br_testbed testbed = {.lock = -1};
@@ -225,6 +264,7 @@ int br_bcube_emulate(int argc, char **argv)
                         "addresses only\n");
         return 1;
     }
+    warn_of_full_table(&testbed);
     catch_signals();
     if (emulate_make(&testbed) < 0) {
         fprintf(stderr, "braid bcube emulate: %s\n", br_error_message());

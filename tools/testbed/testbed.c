@@ -138,6 +138,18 @@ char *br_testbed_management_ip(const struct br_testbed *testbed, uint32_t host,
     return br_address_text(br_cabling_management(&testbed->cabling, host), NO_BITS, out);
 }
 
+uint32_t br_testbed_neighbours(const struct br_testbed *testbed)
+{
+    const struct br_bcube *cube = &testbed->cube;
+    uint32_t count = 2 * (testbed->hosts - 1);
+
+    for (uint32_t host = 0; host < testbed->hosts; host++)
+        for (uint32_t level = 0; level < cube->k; level++)
+            for (uint32_t i = 0; i < cube->n - 1; i++)
+                count += br_bcube_neighbour(cube, host, level, i) < testbed->hosts;
+    return count;
+}
+
 /* ---- inventory ------------------------------------------------------------------------------- */
 
 static void testbed_fill_host(struct br_inventory *inventory, const struct br_testbed *testbed,

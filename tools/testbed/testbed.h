@@ -81,6 +81,10 @@ char *br_testbed_management(const struct br_testbed *testbed, uint32_t host,
 char *br_testbed_management_ip(const struct br_testbed *testbed, uint32_t host,
                                char out[BR_TESTBED_ADDRESS]);
 
+/* Entries in the kernel's neighbour tables while a job of all hosts runs: at most one for each
+ * neighbour of each host, and on the management network from and to host 0. */
+uint32_t br_testbed_neighbours(const struct br_testbed *testbed);
+
 /* ---- the state folder ------------------------------------------------------------------------ */
 
 /* Makes the folder and locks it. The name must be set and checked. -EEXIST with a message when

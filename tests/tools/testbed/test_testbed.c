@@ -39,6 +39,18 @@ static void testbed_names__of_everything(void **state)
     assert_string_equal(br_testbed_management_ip(&bed, 5, text), "10.255.0.6");
 }
 
+static void testbed_neighbours__of_hosts_and_management(void **state)
+{
+    struct br_testbed bed = make(8, 2, 64, false);
+
+    (void)state;
+    assert_int_equal(br_testbed_neighbours(&bed), 64 * 14 + 2 * 63);
+    bed = make(3, 2, 4, false); /* three hosts of one switch, and one below the first */
+    assert_int_equal(br_testbed_neighbours(&bed), 6 + 2 + 2 * 3);
+    bed = make(2, 1, 1, false);
+    assert_int_equal(br_testbed_neighbours(&bed), 0);
+}
+
 /* In loopback a NIC is its address, and no two have the same. */
 static void testbed_nic__loopback(void **state)
 {
@@ -167,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(testbed_names__of_everything),
+        cmocka_unit_test(testbed_neighbours__of_hosts_and_management),
         cmocka_unit_test(testbed_nic__loopback),
         cmocka_unit_test(testbed_port__fits_in_the_largest),
         cmocka_unit_test(testbed_parse_host__three_ways),
