@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/error.h"
 
 /* Times max_transfers: unexpected messages of all peers, up to which an ANNOUNCE keeps no credit.
@@ -117,7 +118,7 @@ static void match_copy(struct br_worker *w, void *memory, const struct br_messag
                        const uint8_t *payload)
 {
     if (m->bytes)
-        memcpy(memory, m->bytes <= BR_EAGER_INLINE ? m->data : payload, m->bytes);
+        br_copy(memory, m->bytes <= BR_EAGER_INLINE ? m->data : payload, m->bytes);
     w->counters.copied_bytes += m->bytes;
 }
 

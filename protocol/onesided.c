@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/error.h"
 
 struct br_service {
@@ -351,7 +352,7 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     } else if (s->target.gpu && !begin_target(w, s)) {
         return;
     } else if (arrives && length) {
-        memcpy(s->data.memory, payload, length);
+        br_copy(s->data.memory, payload, length);
         w->counters.copied_bytes += length;
         onesided_arrived(w, s);
     } else {

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "base/copy.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/handles.h"
@@ -66,9 +66,9 @@ static inline bool br_access_turn(struct braid_comm *comm, const struct braid_ke
 
     if (there) {
         if (from)
-            memcpy(there, from, n);
+            br_copy(there, from, n);
         else
-            memcpy(into, there, n);
+            br_copy(into, there, n);
         context->worker->counters.mapped_bytes += n;
         if (ends)
             br_access_ended(comm, handle);

@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/copy.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -531,7 +531,7 @@ int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t byt
     int rc;
 
     if (!gpu) {
-        memcpy(to, from, bytes);
+        br_copy(to, from, bytes);
         return 0;
     }
     rc = ops->use(comm->context, gpu, to_gpu ? to : from);

@@ -4,8 +4,7 @@
  * doc/design/engine.md. */
 #include "collectives/engine/internal.h"
 
-#include <string.h>
-
+#include "base/copy.h"
 #include "base/error.h"
 #include "collectives/engine/blocks.h"
 #include "collectives/engine/user_reduction.h"
@@ -389,7 +388,7 @@ static int fragment_compute(struct br_engine *engine, const struct br_fragment *
     if (!n)
         return 0;
     if (step->kind == BR_STEP_COPY) {
-        memcpy(to + offset, (const uint8_t *)source_address(fragment, sources) + offset, n * size);
+        br_copy(to + offset, (const uint8_t *)source_address(fragment, sources) + offset, n * size);
         return 0;
     }
     for (uint32_t i = 0; i < step->n_sources; i++)

@@ -2,10 +2,10 @@
 #include "collectives/shm/direct.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/downgrade.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -113,7 +113,7 @@ bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *
         else if (rank != coll->rank && !direct_copy(offer, offer->address + from, out, bytes))
             direct->outcome = BR_SHM_REFUSED;
         else if (rank == coll->rank && out != (const uint8_t *)op->send + from)
-            memcpy(out, (const uint8_t *)op->send + from, bytes);
+            br_copy(out, (const uint8_t *)op->send + from, bytes);
         if (direct->outcome != BR_SHM_READ)
             return true;
         if (rank != coll->rank)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives/shm/split.h"
 
-#include <string.h>
-
+#include "base/copy.h"
 #include "collectives/engine/user_reduction.h"
 #include "collectives/schedule/type.h"
 
@@ -106,7 +105,7 @@ void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op,
     uint8_t *area = br_shm_coll_space(coll, epoch);
 
     if (chunk.bytes)
-        memcpy(area, (const uint8_t *)op->send + chunk.first, chunk.bytes);
+        br_copy(area, (const uint8_t *)op->send + chunk.first, chunk.bytes);
     if (has_sums)
         split_reduce(coll, op, chunk_of(coll, op, round - 1), epoch - 1,
                      area + whole_lines(chunk.bytes));
@@ -120,6 +119,6 @@ void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation
     for (uint32_t r = 0; r < coll->ranks; r++) {
         struct span part = part_of(coll, chunk_of(coll, op, round - 1), r);
 
-        memcpy((uint8_t *)op->recv + part.first, area_of(coll, r, epoch) + values, part.bytes);
+        br_copy((uint8_t *)op->recv + part.first, area_of(coll, r, epoch) + values, part.bytes);
     }
 }

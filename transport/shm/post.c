@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -67,7 +68,7 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
     cell->slot = 0;
     cell->offset = ticket;
     if (frame->length)
-        memcpy(br_inbox_message(&link->out, ticket), frame->payload, frame->length);
+        br_copy(br_inbox_message(&link->out, ticket), frame->payload, frame->length);
     link->base.device->counters.tx_copied_bytes += frame->length;
     if (frame->cookie)
         link->sent[link->sent_tail++ & link->sent_mask] = frame->cookie;
@@ -214,7 +215,7 @@ static void pipe_out(struct br_shm_link *link)
         n = n < room ? n : room;
         n = n < BR_INBOX_PIECE ? n : BR_INBOX_PIECE;
         began = posted->way.measured ? br_clock_now() : 0;
-        memcpy(link->out.pipe + at, posted->payload + link->piping_done, n);
+        br_copy(link->out.pipe + at, posted->payload + link->piping_done, n);
         posted->way.worked += began ? br_clock_now() - began : 0;
         link->pipe_written += n;
         if (link->pipe_has_been < at + n)

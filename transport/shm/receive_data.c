@@ -10,8 +10,8 @@
  * another rail.
  */
 #include <errno.h>
-#include <string.h>
 
+#include "base/copy.h"
 #include "base/error.h"
 #include "base/process_read.h"
 #include "transport/shm/link.h"
@@ -52,7 +52,7 @@ static void receive_data_copy(struct br_shm_link *link, struct br_slot *slot, co
     if (!slot)
         return;
     if (arriving->unit == 1) {
-        memcpy(slot->base + offset, from, n);
+        br_copy(slot->base + offset, from, n);
         return;
     }
     br_slot_reduce(slot, offset, from, n);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/copy.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define PAGE  4096u
+#define MOST  4500u
+#define GUARD 0xee
+
+static _Alignas(PAGE) uint8_t from[2 * PAGE], to[3 * PAGE];
+
+static void fill(void)
+{
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (uint8_t)(i * 7 + i / 256);
+}
+
+/* No byte more or less, wherever source and target begin and end. */
+static void check(void (*copy)(void *to, const void *from, size_t bytes), size_t at, size_t start,
+                  size_t bytes)
+{
+    memset(to, GUARD, sizeof to);
+    copy(to + PAGE + at, from + start, bytes);
+    assert_memory_equal(to + PAGE + at, from + start, bytes);
+    assert_int_equal(to[PAGE + at - 1], GUARD);
+    assert_int_equal(to[PAGE + at + bytes], GUARD);
+}
+
+static void copy__any_distance(void **state)
+{
+    static const size_t sizes[] = {0, 1, 64, 2112, 2113, 2175, 2176, 2177, 2240, 2241, 4096, MOST};
+
+    (void)state;
+    fill();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t start = 0; start < 64; start += 7)
+            for (size_t behind = 0; behind < 34; behind++)
+                check(br_copy, start + behind, start, sizes[i]);
+}
+
+static void copy_behind__any_length(void **state)
+{
+    (void)state;
+    fill();
+    for (size_t bytes = 128; bytes <= 600; bytes++)
+        for (size_t at = 0; at < 64; at += 3)
+            check(br_copy_behind, at, bytes % 64, bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copy__any_distance),
+        cmocka_unit_test(copy_behind__any_length),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
