@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/copy.h"
 
+#include <stdio.h>
+
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -40,4 +42,72 @@ void br_copy_behind(void *to, const void *from, size_t bytes)
     }
 #endif
     memcpy(to, from, bytes);
+}
+
+/* Of cache `index` of CPU 0; 0: there is none. sysconf() would name the size that the processor
+ * has, which on a virtual machine is several times that of the CPUs that it has got. */
+static size_t cache_read_share(int index, uint32_t processes)
+{
+    char path[96];
+    FILE *file;
+    unsigned long kibibytes = 0;
+    unsigned first, last, cpus = 0;
+
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%luK", &kibibytes) != 1)
+        kibibytes = 0;
+    fclose(file);
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/shared_cpu_list",
+             index);
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    for (int read; (read = fscanf(file, "%u-%u", &first, &last)) > 0;) {
+        cpus += read == 2 && last >= first ? last - first + 1 : 1;
+        if (fgetc(file) != ',')
+            break;
+    }
+    fclose(file);
+    cpus = cpus < processes ? cpus : processes;
+    return cpus ? kibibytes * 1024 / cpus : 0;
+}
+
+size_t br_copy_cache_share(uint32_t processes)
+{
+    /* 0 and 1 are the first cache, of data and of instructions */
+    size_t second = cache_read_share(2, processes), third = cache_read_share(3, processes);
+
+    return third ? second + third : SIZE_MAX;
+}
+
+void br_copy_uncached(void *to, const void *from, size_t bytes)
+{
+#ifdef __x86_64__
+    uint8_t *out = to;
+    const uint8_t *in = from;
+    size_t head = -(uintptr_t)out % LINE, left;
+
+    head = head < bytes ? head : bytes;
+    memcpy(out, in, head);
+    out += head;
+    in += head;
+    for (left = bytes - head; left >= LINE; left -= LINE, out += LINE, in += LINE) {
+        __m128i a = _mm_loadu_si128((const __m128i *)in),
+                b = _mm_loadu_si128((const __m128i *)in + 1),
+                c = _mm_loadu_si128((const __m128i *)in + 2),
+                d = _mm_loadu_si128((const __m128i *)in + 3);
+
+        _mm_stream_si128((__m128i *)out, a);
+        _mm_stream_si128((__m128i *)out + 1, b);
+        _mm_stream_si128((__m128i *)out + 2, c);
+        _mm_stream_si128((__m128i *)out + 3, d);
+    }
+    memcpy(out, in, left);
+    _mm_sfence(); /* before what the caller tells others */
+#else
+    memcpy(to, from, bytes);
+#endif
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies of memory where memcpy() is slow. From any thread. */
+/* Copies of memory that memcpy() makes slowly. From any thread. */
 #ifndef BR_BASE_COPY_H
 #define BR_BASE_COPY_H
 
@@ -23,5 +23,16 @@ static inline void br_copy(void *to, const void *from, size_t bytes)
     else
         memcpy(to, from, bytes);
 }
+
+/* The bytes of the second and third cache that one of `processes` processes on this machine has;
+ * SIZE_MAX: unknown, or there is no third one. Reads files of /sys. */
+size_t br_copy_cache_share(uint32_t processes);
+
+/*
+ * memcpy() for what will have left the caches before anybody reads it. On x86-64 it writes past
+ * them: the lines of `to` are not read before, which a third of the traffic to memory would be, and
+ * nothing leaves a cache for them. Other threads see the bytes as they do those of memcpy().
+ */
+void br_copy_uncached(void *to, const void *from, size_t bytes);
 
 #endif

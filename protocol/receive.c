@@ -34,6 +34,7 @@ static void receive_send_ready(struct br_worker *w, struct br_transfer *t)
     t->slot->owner = t;
     t->slot->region = t->region;
     t->slot->may_map = t->may_map;
+    t->slot->uncached = t->uncached;
     if (peer->rkey_rails)
         br_rkey_make(w, peer, t->slot);
     t->state = BR_TRANSFER_QUEUED;

@@ -52,6 +52,7 @@ struct br_transfer {
      * collective whose ranks know the size of their own messages only, both sides must agree */
     uint64_t total;
     bool may_map;    /* receive: `mapped` instead of the bytes in memory is welcome */
+    bool uncached;   /* receive: the caches cannot hold it until it is read (br_slot.uncached) */
     bool traced;     /* its frames are to be in the timeline */
     bool rendezvous; /* READY even for a small one (put, get) */
     /* send: not data but this one-sided request, with `memory` as its payload. NULL: data */

@@ -84,6 +84,7 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
     slot->region = NULL;
     slot->arrived_direct = 0;
     slot->may_map = false;
+    slot->uncached = false;
     slot->reducer = NULL;
     slot->base = base;
     slot->length = length;

@@ -44,6 +44,9 @@ struct br_slot {
     /* Set by the owner when it takes a mapping, too, instead of bytes at `base`
      * (br_event.mapped). */
     bool may_map;
+    /* Set by the owner when the bytes will have left the caches before anybody reads them: a copy
+     * may go past them (br_copy_uncached()). */
+    bool uncached;
     uint32_t length;        /* Bytes of the transfer. */
     uint32_t slice_bytes;   /* A multiple of granule_bytes; the last slice may be shorter. */
     uint32_t granule_bytes; /* Bytes of a granule; the last one may be shorter. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -223,6 +224,7 @@ static int init_engine(struct br_context *context)
         .rank = context->rank,
         .size = context->size,
         .chunk_bytes = (uint32_t)context->settings.chunk_bytes,
+        .cache_share = br_copy_cache_share(context->settings.environment.local_size),
         .scratch_alloc = br_memory_alloc_scratch,
         .scratch_free = br_memory_free_scratch,
         .scratch_context = context,

@@ -28,6 +28,8 @@ static void apply_defaults(struct br_engine_config *config)
         config->chunk_bytes = DEFAULT_CHUNK;
     if (!config->quantum_bytes)
         config->quantum_bytes = DEFAULT_QUANTUM;
+    if (!config->cache_share)
+        config->cache_share = SIZE_MAX;
     if (!config->model.n_levels)
         br_cost_model_default(&config->model, BR_COST_HOST, 1);
     config->model.chunk_bytes = config->chunk_bytes;

@@ -26,6 +26,8 @@ struct br_engine_config {
     /* * a large buffer is cut into chunks of about this size [512 KiB] */
     uint32_t chunk_bytes;
     uint32_t quantum_bytes; /* local work until more urgent work is looked for [256 KiB] */
+    /* what ranks copy into larger buffers goes past the caches (br_copy_uncached()) [SIZE_MAX] */
+    size_t cache_share;
     /* * of the group of all ranks; n_levels 0: the defaults for one host */
     struct br_cost_model model;
     /* allocates scratch that back ends have registered: 0, or -ENOMEM with a message. NULL: plain

@@ -121,6 +121,17 @@ static bool sends_alone(const struct br_schedule *schedule)
     return !schedule->n_recvs && schedule->n_sends <= FEW_SENDS;
 }
 
+/* Does a step write part of the result that no other step reads, and that will have left the caches
+ * when the program reads it? */
+static bool writes_uncached(const struct br_engine *engine, const struct br_fragment *fragment,
+                            const struct br_step *step)
+{
+    const struct br_operation *op = fragment->op;
+
+    return !step->n_successors && step->span.buffer == BR_OUTPUT && !br_operation_is_staged(op) &&
+           op->send_bytes + op->recv_bytes > engine->config.cache_share;
+}
+
 static void fragment_post(struct br_engine *engine, struct br_fragment *fragment,
                           const struct br_step *step, struct br_fragment_step *rs)
 {
@@ -140,6 +151,7 @@ static void fragment_post(struct br_engine *engine, struct br_fragment *fragment
     if (fragment->uneven && !br_blocks_known(op))
         t->total = br_block_count(op, step->sized_by, step->block) * br_type_size(op->type);
     t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
+    t->uncached = writes_uncached(engine, fragment, step);
     t->traced = op->traced;
     t->alone = op->alone && sends_alone(fragment->schedule);
     t->rendezvous = false;
@@ -388,7 +400,12 @@ static int fragment_compute(struct br_engine *engine, const struct br_fragment *
     if (!n)
         return 0;
     if (step->kind == BR_STEP_COPY) {
-        br_copy(to + offset, (const uint8_t *)source_address(fragment, sources) + offset, n * size);
+        const uint8_t *from = (const uint8_t *)source_address(fragment, sources) + offset;
+
+        if (writes_uncached(engine, fragment, step))
+            br_copy_uncached(to + offset, from, n * size);
+        else
+            br_copy(to + offset, from, n * size);
         return 0;
     }
     for (uint32_t i = 0; i < step->n_sources; i++)

@@ -52,11 +52,32 @@ static void copy_behind__any_length(void **state)
             check(br_copy_behind, at, bytes % 64, bytes);
 }
 
+static void copy_uncached__all_places(void **state)
+{
+    (void)state;
+    fill();
+    for (size_t at = 0; at < 64; at += 5)
+        for (size_t start = 0; start < 64; start += 3)
+            for (size_t bytes = 0; bytes <= 400; bytes += bytes < 70 ? 1 : 23)
+                check(br_copy_uncached, at, start, bytes);
+}
+
+static void cache_share__of_more_processes_is_less(void **state)
+{
+    size_t alone = br_copy_cache_share(1), many = br_copy_cache_share(1000);
+
+    (void)state;
+    assert_true(many >= 1024);
+    assert_true(alone >= many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copy__any_distance),
         cmocka_unit_test(copy_behind__any_length),
+        cmocka_unit_test(copy_uncached__all_places),
+        cmocka_unit_test(cache_share__of_more_processes_is_less),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,10 @@ static void receive_data_copy(struct br_shm_link *link, struct br_slot *slot, co
     if (!slot)
         return;
     if (arriving->unit == 1) {
-        br_copy(slot->base + offset, from, n);
+        if (slot->uncached)
+            br_copy_uncached(slot->base + offset, from, n);
+        else
+            br_copy(slot->base + offset, from, n);
         return;
     }
     br_slot_reduce(slot, offset, from, n);

@@ -136,6 +136,7 @@ static void receive_data__from_a_pipe_that_begins_anew(void **state)
             if (round % 50 == 49 && !i)
                 bytes += BR_INBOX_PIPE;
             slots[i] = br_slot_get(&pair->b.slots, to + end, bytes, bytes);
+            slots[i]->uncached = br_random_below(&random, 2);
             post_placed(&pair->a, from + end, bytes, br_slot_number(&pair->b.slots, slots[i]), 0,
                         NULL, 1);
             end += bytes;
