@@ -23,8 +23,17 @@ static struct br_tcp_device *tcp_link_device_of(const struct br_tcp_link *link)
 static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
                                          const union br_inet_address *peer)
 {
-    struct br_tcp_link *link = br_pool_get(&device->links);
+    struct br_tcp_link *link;
+    int rc = 0;
 
+    if (device->n_open == 1 && device->open[0]->state == BR_TCP_UP)
+        rc = br_tcp_link_watch(device->open[0]); /* which is no longer the only one */
+    if (rc) {
+        br_error(-rc, "device %s: epoll has no room for one more link: %s", device->base.name,
+                 strerror(-rc));
+        return NULL;
+    }
+    link = br_pool_get(&device->links);
     if (!link) {
         br_error(EMFILE, "device %s: all %u links are in use", device->base.name,
                  device->links.count);
@@ -39,26 +48,25 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
     link->fd = link->busy = -1;
     link->event_poll = device->n_polls - 2;
     br_inet_text(peer, true, link->base.peer_name, sizeof link->base.peer_name);
-    if (device->n_open == 1 && device->open[0]->state == BR_TCP_UP)
-        br_tcp_link_watch(device->open[0]); /* which was the only one */
     link->index = device->n_open;
     device->open[device->n_open++] = link;
     device->check_sockets = true;
     return link;
 }
 
-void br_tcp_link_watch(struct br_tcp_link *link)
+int br_tcp_link_watch(struct br_tcp_link *link)
 {
     struct br_tcp_device *device = tcp_link_device_of(link);
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = link};
 
     if (link->watched)
-        return;
+        return 0;
     device->base.counters.system_calls++;
-    link->watched = !epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->fd, &event);
-    if (!link->watched)
-        br_tcp_link_fail(link, -errno, strerror(errno));
+    if (epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->fd, &event))
+        return -errno;
+    link->watched = true;
+    return 0;
 }
 
 void br_tcp_link_unwatch(struct br_tcp_link *link)
@@ -126,7 +134,9 @@ int br_tcp_link_connect(struct br_device *base, const struct br_address *address
         return 0;
     }
     link->fd = rc;
-    br_tcp_link_watch(link);
+    rc = br_tcp_link_watch(link);
+    if (rc)
+        br_tcp_link_fail(link, rc, strerror(-rc));
     return 0;
 }
 
@@ -157,8 +167,7 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
     link->state = BR_TCP_UP;
     link->readable = link->writable = true;
     br_tcp_link_set_busy(device, link);
-    br_tcp_link_watch(link);
-    if (!link->watched) {
+    if (br_tcp_link_watch(link)) {
         device->base.counters.refused_links++;
         br_tcp_link_close(&link->base);
         return NULL;

@@ -227,7 +227,8 @@ static bool must_check_sockets(struct br_tcp_device *device)
     br_tcp_link_set_busy(device, link);
     if (!link->writable && link->tx.sent != link->tx.posted) {
         device->watch_poll = device->n_polls;
-        br_tcp_link_watch(link);
+        if (br_tcp_link_watch(link))
+            link->writable = true; /* nobody tells: it is tried */
         return true;
     }
     if (device->n_polls - device->watch_poll > WATCH_POLLS)
@@ -464,7 +465,8 @@ int br_tcp_arm(struct br_device *base)
 
     device->watch_poll = device->n_polls;
     if (link && !link->watched) {
-        br_tcp_link_watch(link);
+        if (br_tcp_link_watch(link))
+            return -EAGAIN;      /* nobody would wake who sleeps */
         device->checked = false; /* it tells of what is so already, too */
     }
     if (!device->checked) /* else what has come since makes the descriptor readable */

@@ -85,9 +85,9 @@ int br_tcp_link_release(struct br_device *device, struct br_link *link, void *bu
 /* Accepts one connection that waits. Returns its link, or NULL when none waits or it was refused;
  * *again says whether there may be more. */
 struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again);
-/* Has epoll tell of a link, at once of what is so already, or no longer. Nothing is to be done
- * where it is so; a link for which epoll has no room fails. */
-void br_tcp_link_watch(struct br_tcp_link *link);
+/* Has epoll tell of a link, at once of what is so already, or no longer. No effect if it is so
+ * already. Watching returns 0, or a negative errno: epoll has no room (ENOSPC, ENOMEM). */
+int br_tcp_link_watch(struct br_tcp_link *link);
 void br_tcp_link_unwatch(struct br_tcp_link *link);
 /* Sets br_link.facts to what the kernel knows: resent packets are TCP segments. */
 void br_tcp_link_ask(struct br_tcp_link *link);

@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -342,6 +343,106 @@ static struct br_tcp_link *let_the_only_link_leave_epoll(struct end *end)
     return link;
 }
 
+/* Also where a poll has just asked epoll; and it stays for a while. */
+static void arm__only_link_stays_watched_for_a_while(void **state)
+{
+    struct br_tcp_device *device = (struct br_tcp_device *)ends_b.device;
+    struct br_tcp_link *only;
+    int fd;
+
+    (void)state;
+    ends_connect();
+    only = let_the_only_link_leave_epoll(&ends_b);
+    for (int i = 0; !device->checked && i < 10000; i++)
+        ends_step(&ends_b, 8);
+    assert_true(device->checked);
+    assert_false(only->watched);
+    fd = ends_ops->arm(ends_b.device);
+    assert_int_equal(fd, device->epoll_fd);
+    assert_false(readable(fd, 0)); /* not because the socket takes bytes */
+    for (int i = 0; i < 10; i++)
+        ends_step(&ends_b, 8);
+    assert_true(only->watched);
+}
+
+static bool epoll_is_full;
+
+int __real_epoll_ctl(int epoll_fd, int op, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll_fd, int op, int fd, struct epoll_event *event);
+
+int __wrap_epoll_ctl(int epoll_fd, int op, int fd, struct epoll_event *event)
+{
+    if (epoll_is_full && op == EPOLL_CTL_ADD) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_epoll_ctl(epoll_fd, op, fd, event);
+}
+
+/* Who would sleep polls until there is room. */
+static void arm__epoll_without_room_for_the_only_link(void **state)
+{
+    struct br_link *link = ends_connect();
+    struct br_tcp_link *only = let_the_only_link_leave_epoll(&ends_b);
+
+    (void)state;
+    epoll_is_full = true;
+    assert_int_equal(ends_ops->arm(ends_b.device), -EAGAIN);
+    assert_int_equal(ends_message(link, 10), 1);
+    ends_until(&ends_b.n_messages, 1);
+    epoll_is_full = false;
+    assert_int_equal(fall_asleep(&ends_b), ((struct br_tcp_device *)ends_b.device)->epoll_fd);
+    assert_true(only->watched);
+    assert_int_equal(ends_b.n_closed, 0);
+}
+
+/* They are refused, and the link that is there goes on. */
+static void poll__epoll_without_room_for_more_links(void **state)
+{
+    struct br_link *link = ends_connect(), *refused;
+    struct br_address address = ends_b.device->address;
+    int fd;
+
+    (void)state;
+    let_the_only_link_leave_epoll(&ends_a);
+    let_the_only_link_leave_epoll(&ends_b);
+    epoll_is_full = true;
+    assert_true(ends_ops->link_connect(ends_a.device, &address, &refused) < 0);
+    assert_non_null(strstr(br_error_message(), strerror(ENOSPC)));
+    fd = ends_stranger();
+    for (int i = 0; !ends_b.device->counters.refused_links && i < 60000; i++)
+        ends_step(&ends_b, 8);
+    assert_int_equal(ends_b.device->counters.refused_links, 1);
+    assert_int_equal(recv(fd, ends_place, 1, 0), 0);
+    assert_int_equal(ends_message(link, 10), 1);
+    ends_until(&ends_b.n_messages, 1);
+    assert_int_equal(ends_message(ends_b.links[0], 10), 1);
+    ends_until(&ends_a.n_messages, 1);
+    epoll_is_full = false;
+    ends_connect();
+    assert_true(((struct br_tcp_link *)link)->watched);
+    assert_true(((struct br_tcp_link *)ends_b.links[0])->watched);
+    assert_int_equal(ends_a.n_closed + ends_b.n_closed, 0);
+    close(fd);
+}
+
+/* What a peer sends on a link that has failed wakes nobody. */
+static void arm__failed_link_is_not_watched(void **state)
+{
+    uint8_t garbage[64] = "GET / HTTP/1.1\r\n";
+    int stranger = ends_stranger(), fd;
+
+    (void)state;
+    ends_until(&ends_b.n_links, 1);
+    assert_int_equal(send(stranger, garbage, sizeof garbage, 0), sizeof garbage);
+    ends_until(&ends_b.n_closed, 1);
+    fd = fall_asleep(&ends_b);
+    assert_int_equal(send(stranger, garbage, 8, 0), 8);
+    await_bytes(((struct br_tcp_link *)ends_b.links[0])->fd, 8);
+    assert_false(readable(fd, 0));
+    close(stranger);
+}
+
 static void arm__watches_the_only_link_again(void **state)
 {
     struct br_link *link = ends_connect();
@@ -384,6 +485,8 @@ static void poll__only_link_outside_epoll_and_another_one(void **state)
     ends_until(&ends_b.n_messages, 2);
 }
 
+/* It comes back to hear when there is room again, and stays for a while. Where epoll has no room
+ * it is tried. */
 static void poll__only_link_outside_epoll_fills_its_socket(void **state)
 {
     struct br_tcp_link *link;
@@ -394,13 +497,25 @@ static void poll__only_link_outside_epoll_fills_its_socket(void **state)
     frame.slot = br_slot_number(
         &ends_b.slots, br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES));
     ends_connect();
-    link = let_the_only_link_leave_epoll(&ends_a);
-    assert_int_equal(ends_ops->post(&link->base, &frame, 1), 1);
-    for (int i = 0; !link->watched && i < 10000; i++)
+    for (int full = 1; full >= 0; full--) {
+        epoll_is_full = full;
+        link = let_the_only_link_leave_epoll(&ends_a);
+        memset(ends_place, 0, ENDS_PLACE_BYTES);
+        assert_int_equal(ends_ops->post(&link->base, &frame, 1), 1);
+        for (int i = 0; link->writable && i < 10000; i++)
+            ends_step(&ends_a, 8);
+        for (int i = 0; link->tx.sent != link->tx.posted && i < 1000000; i++) {
+            ends_step(&ends_a, 8);
+            assert_int_equal(link->watched, !full);
+            ends_step(&ends_b, 8);
+        }
         ends_step(&ends_a, 8);
-    assert_true(link->watched); /* to hear when there is room again */
-    ends_until(&ends_b.n_data_frames, 1);
-    assert_memory_equal(ends_place, ends_source, ENDS_PLACE_BYTES);
+        assert_int_equal(link->watched, !full);
+        ends_until(&ends_b.n_data_frames, 2 - full);
+        assert_memory_equal(ends_place, ends_source, ENDS_PLACE_BYTES);
+        frame.slot = br_slot_number(&ends_b.slots, br_slot_get(&ends_b.slots, ends_place,
+                                                               ENDS_PLACE_BYTES, ENDS_PLACE_BYTES));
+    }
 }
 
 int main(void)
@@ -421,6 +536,10 @@ int main(void)
         TEST(arm__says_when_something_is_pending),
         TEST(arm__does_not_spin_on_a_link_that_has_no_message_buffer),
         TEST(arm__watches_the_only_link_again),
+        TEST(arm__only_link_stays_watched_for_a_while),
+        TEST(arm__epoll_without_room_for_the_only_link),
+        TEST(arm__failed_link_is_not_watched),
+        TEST(poll__epoll_without_room_for_more_links),
         TEST(poll__only_link_outside_epoll_and_another_one),
         TEST(poll__only_link_outside_epoll_fills_its_socket),
     };
