@@ -107,8 +107,6 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->full_at = now;
     rail->measured = false;
     start(rail);
-    rail->start_at = now;
-    rail->start_bytes = 0;
     rail->min_rtt = rail->min_rtt_until = 0;
     rail->window_at = now;
     rail->window_acked = 0;

@@ -72,6 +72,62 @@ static void window__no_slow_start_of_several_rails(void **state)
     assert_int_equal(b.rails[0].window, FIRST);
 }
 
+/* The windows of priorities' rails follow from what is urgent (section 7). */
+static void window__no_slow_start_of_a_shared_rail(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 1);
+    br_peer_set_shared(&b.peer, true);
+    bench_drive(&b.rails[0], 1250000000, 20 * BR_US, &now, now + BR_MS);
+    assert_int_equal(b.rails[0].volume, 0);
+    assert_int_equal(b.rails[0].window, FIRST);
+}
+
+/* Sends a frame and hears of its arrival `delay` later. */
+static void send_one(struct br_rail *rail, uint32_t length, uint64_t *now, uint64_t delay)
+{
+    br_rail_posted(rail, length, true, *now);
+    *now += delay;
+    br_rail_acknowledged(rail, rail->tx_bytes, *now);
+}
+
+/* A window within one pass says nothing: the clock is too coarse. */
+static void window__slow_start_needs_a_time(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = 1;
+
+    (void)state;
+    bench_set_up(&b, 1);
+    send_one(rail, FIRST, &now, 0);
+    send_one(rail, 1000, &now, 20 * BR_US);
+    assert_int_equal(rail->window, FIRST);
+    send_one(rail, FIRST, &now, 20 * BR_US);
+    assert_int_equal(rail->window, 2 * FIRST);
+}
+
+/* Neither the time nor the bytes from before a pause count. */
+static void window__slow_start_counts_from_a_pause(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = 1;
+
+    (void)state;
+    bench_set_up(&b, 1);
+    for (int i = 0; i < 6; i++) {
+        send_one(rail, FIRST / 4, &now, 20 * BR_US);
+        assert_int_equal(rail->window, FIRST);
+    }
+    now += BR_MS;
+    send_one(rail, FIRST, &now, 20 * BR_US);
+    assert_int_equal(rail->window, 2 * FIRST);
+}
+
 /* The volume of a rail that is full ends it. When nothing has left for long it begins again. */
 static void window__slow_start_ends(void **state)
 {
@@ -86,6 +142,8 @@ static void window__slow_start_ends(void **state)
     assert_in_range(rail->window, 100000, 150000);
     now += BR_SEC;
     br_rail_forget_rate(rail, now);
+    send_one(rail, 1000, &now, 20 * BR_US);
+    assert_in_range(rail->window, FIRST, 2 * FIRST);
     bench_drive(rail, 1250000000, 20 * BR_US, &now, now + BR_MS);
     assert_in_range(rail->window, 800000, 1200000);
 }
@@ -316,6 +374,9 @@ int main(void)
         cmocka_unit_test(window__grows_to_the_target_delay),
         cmocka_unit_test(window__slow_start),
         cmocka_unit_test(window__no_slow_start_of_several_rails),
+        cmocka_unit_test(window__no_slow_start_of_a_shared_rail),
+        cmocka_unit_test(window__slow_start_needs_a_time),
+        cmocka_unit_test(window__slow_start_counts_from_a_pause),
         cmocka_unit_test(window__slow_start_ends),
         cmocka_unit_test(window__covers_two_round_trips),
         cmocka_unit_test(window__stays_within_its_bounds),
