@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/error.h"
 #include "transport/segment.h"
 
@@ -101,14 +102,39 @@ static uint64_t payload_start(const struct br_shm_coll *coll, uint64_t epoch, si
                : (start + HALF - 1) / HALF * HALF;
 }
 
+/* Do the next epoch's bytes go where this rank has read those of the epoch before? Into its own
+ * ring only where its last part was, which the next one keeps clear of (note 13). */
+static bool exchanges(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
+{
+    return coll->taken.bytes >= bytes && coll->taken.epoch + 1 == epoch &&
+           (coll->taken.start < PAYLOAD || coll->taken.start - PAYLOAD == coll->last % PAYLOAD);
+}
+
+void br_shm_coll_take(struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
+{
+    const struct br_shm_slot *slot = br_shm_coll_slot(coll, !coll->rank, epoch);
+    uint64_t start;
+
+    if (bytes <= BR_SHM_COLL_SMALL) {
+        if (coll->taken.epoch + 1 == epoch)
+            coll->taken.epoch = epoch; /* what it was before is still this rank's */
+        return;
+    }
+    start = __atomic_load_n(&slot->start, __ATOMIC_RELAXED);
+    coll->taken.epoch = epoch;
+    coll->taken.start = start;
+    coll->taken.bytes = start < 2 * PAYLOAD && start % PAYLOAD + bytes <= PAYLOAD ? bytes : 0;
+}
+
 /* As far as this rank knows (note 2). */
 static bool has_room(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
     if (epoch - coll->floor >= BR_SHM_COLL_DEPTH)
         return false;
-    return bytes <= BR_SHM_COLL_SMALL || payload_start(coll, epoch, bytes) + bytes -
-                                                 coll->starts[coll->floor % BR_SHM_COLL_DEPTH] <=
-                                             PAYLOAD;
+    return bytes <= BR_SHM_COLL_SMALL || exchanges(coll, epoch, bytes) ||
+           payload_start(coll, epoch, bytes) + bytes -
+                   coll->starts[coll->floor % BR_SHM_COLL_DEPTH] <=
+               PAYLOAD;
 }
 
 static bool all_published(const struct br_shm_coll *coll, uint64_t epoch)
@@ -131,22 +157,36 @@ bool br_shm_coll_find_room(struct br_shm_coll *coll, uint64_t epoch, size_t byte
     return true;
 }
 
+/* As the slot says it. */
+static uint64_t next_place(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
+{
+    if (exchanges(coll, epoch, bytes))
+        return (coll->taken.start + PAYLOAD) % (2 * PAYLOAD);
+    return payload_start(coll, epoch, bytes) % PAYLOAD;
+}
+
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes)
 {
     struct br_shm_slot *slot = br_shm_coll_slot(coll, coll->rank, epoch);
-    uint64_t start = coll->end;
+    uint64_t *start = &coll->starts[epoch % BR_SHM_COLL_DEPTH];
 
+    *start = coll->end;
     if (bytes > BR_SHM_COLL_SMALL) {
-        start = payload_start(coll, epoch, bytes);
+        uint64_t place = next_place(coll, epoch, bytes);
+
         if (data)
-            memcpy(br_shm_coll_area(coll, coll->rank)->payload + start % PAYLOAD, data, bytes);
-        slot->start = start % PAYLOAD;
-        coll->end = start + bytes;
+            br_copy(br_shm_coll_part(coll, coll->rank, place, bytes), data, bytes);
+        slot->start = place;
+        if (!exchanges(coll, epoch, bytes)) {
+            coll->last = payload_start(coll, epoch, bytes);
+            coll->end = coll->last + bytes;
+        }
+        *start = coll->last;
+        coll->taken.bytes = 0;
     } else if (bytes) {
         memcpy(slot->small, data, bytes);
     }
-    coll->starts[epoch % BR_SHM_COLL_DEPTH] = start;
     atomic_store_explicit(&slot->epoch, epoch << BR_SHM_COLL_CHECK_BITS | check,
                           memory_order_release);
     slot = br_shm_coll_slot(coll, coll->rank, epoch + SOON);
@@ -160,6 +200,6 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
 
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch)
 {
-    return br_shm_coll_area(coll, coll->rank)->payload +
-           payload_start(coll, epoch, BR_SHM_COLL_BYTES) % PAYLOAD;
+    return br_shm_coll_part(coll, coll->rank, next_place(coll, epoch, BR_SHM_COLL_BYTES),
+                            BR_SHM_COLL_BYTES);
 }

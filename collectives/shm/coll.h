@@ -62,8 +62,10 @@ struct br_shm_slot {
     _Alignas(2 * BR_SHM_COLL_LINE) _Atomic uint64_t epoch;
     union {
         uint8_t small[BR_SHM_COLL_SMALL];
-        struct {            /* of more than BR_SHM_COLL_SMALL bytes */
-            uint64_t start; /* in the payload */
+        struct { /* of more than BR_SHM_COLL_SMALL bytes */
+            /* in the rank's payload; from BR_SHM_COLL_PAYLOAD on, in that of the other one of two
+             * ranks (note 13) */
+            uint64_t start;
             struct br_shm_agenda agenda;
         };
     };
@@ -86,7 +88,14 @@ struct br_shm_coll {
     /* of this rank's payload, which is a ring: where the part of each of the last epochs begins,
      * and where that of the last one ends */
     uint64_t starts[BR_SHM_COLL_DEPTH], end;
+    uint64_t last; /* where the last part begins that this rank has put into its own ring */
     size_t window; /* how much of each half of it is used, if what is given fits there */
+    /* of two ranks: what the other one gave in this epoch, `start` as in its slot, has been read,
+     * and this rank may write there (note 13) */
+    struct {
+        uint64_t epoch, start;
+        size_t bytes;
+    } taken;
 };
 
 /* One rank creates the segment and sends *fd to the other ranks (br_shm_link_send_fd()), which
@@ -139,6 +148,10 @@ static inline void br_shm_coll_learn(struct br_shm_coll *coll, uint64_t epoch)
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes);
 
+/* Of two ranks: this one has read what the other gave in the epoch, of more than BR_SHM_COLL_SMALL
+ * bytes, and does not look there again. */
+void br_shm_coll_take(struct br_shm_coll *coll, uint64_t epoch, size_t bytes);
+
 /* Where BR_SHM_COLL_BYTES bytes of the next epoch go, which this rank may publish with as many. */
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch);
 
@@ -184,7 +197,7 @@ static inline bool br_shm_coll_ready(const struct br_shm_coll *coll, uint32_t ra
 uint64_t br_shm_coll_missing(const struct br_shm_coll *coll, uint32_t rank, uint64_t end);
 
 /* Of an epoch that is ready: the check that `rank` published, and its data. The data are valid
- * until this rank publishes epoch + 1. bytes: as published. */
+ * until this rank publishes epoch + 1, or takes them. bytes: as published. */
 static inline uint16_t br_shm_coll_check(const struct br_shm_coll *coll, uint32_t rank,
                                          uint64_t epoch)
 {
@@ -192,18 +205,28 @@ static inline uint16_t br_shm_coll_check(const struct br_shm_coll *coll, uint32_
                                           memory_order_relaxed);
 }
 
+/* Where `rank` has put a part whose slot says `start`. Whatever another rank writes there, nothing
+ * outside of a payload is accessed. */
+static inline uint8_t *br_shm_coll_part(const struct br_shm_coll *coll, uint32_t rank,
+                                        uint64_t start, size_t bytes)
+{
+    if (start >= BR_SHM_COLL_PAYLOAD && coll->ranks == 2) {
+        start -= BR_SHM_COLL_PAYLOAD;
+        rank = !rank;
+    }
+    return br_shm_coll_area(coll, rank)->payload +
+           (start <= BR_SHM_COLL_PAYLOAD - bytes ? start : 0);
+}
+
 static inline const void *br_shm_coll_data(const struct br_shm_coll *coll, uint32_t rank,
                                            uint64_t epoch, size_t bytes)
 {
     const struct br_shm_slot *slot = br_shm_coll_slot(coll, rank, epoch);
-    uint64_t start;
 
     if (bytes <= BR_SHM_COLL_SMALL)
         return slot->small;
-    /* read once: whatever another rank writes there, nothing outside of the payload is read */
-    start = __atomic_load_n(&slot->start, __ATOMIC_RELAXED);
-    return br_shm_coll_area(coll, rank)->payload +
-           (start <= BR_SHM_COLL_PAYLOAD - bytes ? start : 0);
+    /* read once, as another rank may write there */
+    return br_shm_coll_part(coll, rank, __atomic_load_n(&slot->start, __ATOMIC_RELAXED), bytes);
 }
 
 #endif

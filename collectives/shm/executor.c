@@ -402,6 +402,7 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
 
     shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
     shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_bytes;
+    shm->max_pair_bytes = shm->max_pair_copied_bytes = 0;
     if (context->gpus || !context->settings.shm_collective_default)
         return;
     shm->max_copied_bytes = BR_SHM_COPIED_BYTES;
@@ -417,6 +418,10 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
         shm->max_exchange_bytes =
             shm->direct.allowed ? BR_SHM_DIRECT_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
     }
+    if (!context->crowded && shm->n == 2) {
+        shm->max_pair_bytes = BR_SHM_PAIR_BYTES;
+        shm->max_pair_copied_bytes = BR_SHM_PAIR_COPIED_BYTES;
+    }
     if (!context->crowded && of_each < shm->max_reduce_bytes)
         shm->max_reduce_bytes = of_each > BR_SHM_COPIED_BYTES ? of_each : BR_SHM_COPIED_BYTES;
 }
@@ -430,6 +435,8 @@ static struct br_shm_executor *shm_of(const struct br_executor *executor)
 
 static size_t executor_limit(const struct br_shm_executor *shm, enum br_collective collective)
 {
+    if (shm->max_pair_bytes && !br_collective_rooted(collective))
+        return br_collective_reduces(collective) ? shm->max_pair_bytes : shm->max_pair_copied_bytes;
     switch (collective) {
     case BR_ALLREDUCE:
         return shm->max_bytes;
@@ -451,7 +458,7 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
         op->collective == BR_SCAN || op->collective == BR_EXSCAN ||
         (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
         return false;
-    bytes = br_shm_round_block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
+    bytes = br_shm_round_block_bytes(op) * br_shm_round_blocks(shm->n, op->collective);
     return bytes <= executor_limit(shm, op->collective) ||
            (op->algorithm[0] && bytes <= BR_SHM_COLL_BYTES);
 }

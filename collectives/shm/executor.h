@@ -3,13 +3,15 @@
  * The executor for small collectives of ranks that share a host: one round (round.h) on the shared
  * segment (coll.h) instead of a schedule. Every rank publishes what it gives, waits for
  * what it needs, and reduces it in the order of ranks, so all have the same bits, in every
- * repetition. Larger ones take a round for each of their chunks; larger all-reduces are split
- * (split.h); where each byte is read by one rank, ranks read each other's memory (direct.h).
+ * repetition. Larger ones take a round for each of their chunks; larger all-reduces of more than
+ * two ranks are split (split.h); where each byte is read by one rank, ranks read each other's
+ * memory (direct.h).
  *
  * Whether an operation goes here follows from its arguments alone, so all ranks agree. Operations
- * take their rounds in the order of submission, but between two chunks of an all-reduce more urgent
- * ones may overtake it and what waits behind it, in the order that rank 0 chooses (round.h). Ranks
- * that call different operations notice by a digest that is published with the data. A blocking
+ * take their rounds in the order of submission, but between two chunks of an all-reduce, and of
+ * whatever has no root of two ranks, more urgent ones may overtake it and what waits behind it, in
+ * the order that rank 0 chooses (round.h). Ranks that call different operations notice by a digest
+ * that is published with the data. A blocking
  * call with nothing before it takes a short way (br_shm_executor_begin()): no operation of the
  * pool, no queue, only the round.
  */
@@ -44,6 +46,12 @@
 #define BR_SHM_ALLREDUCE_BYTES (512u << 10)
 #define BR_SHM_DIRECT_BYTES    (16u << 20)
 
+/* Two ranks with a core each, as in what has no root each writes where it has just read (coll.h,
+ * note 13): of what reduces, in chunks, and of what only copies, which the engine copies once where
+ * the memory is braid_alloc()'s. */
+#define BR_SHM_PAIR_BYTES        (2u << 20)
+#define BR_SHM_PAIR_COPIED_BYTES BR_SHM_COLL_BYTES
+
 /* How often the segment is looked at while nobody does so all the time. */
 #define BR_SHM_POLL_NS (50 * BR_US)
 
@@ -63,6 +71,8 @@ struct br_shm_executor {
     uint32_t rank, n;
     /* that a rank gives: of all-reduces, of reduces, of alltoalls and scatters, of others */
     size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_copied_bytes;
+    /* instead of those, if not 0: of what has no root and reduces, and of what only copies */
+    size_t max_pair_bytes, max_pair_copied_bytes;
     size_t split_bytes; /* all-reduces from this size on are split (split.h) */
     uint64_t epoch;     /* the round of the last operation that has published */
     uint16_t check;     /* what this rank has published in it */

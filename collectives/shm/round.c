@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "collectives/engine/blocks.h"
@@ -28,7 +29,13 @@ static uint32_t round_blocks(const struct br_shm_executor *shm, const struct br_
     if (br_collective_from_root(op->collective) ? !root
                                                 : br_collective_to_root(op->collective) && root)
         return 0;
-    return br_collective_blocks(op->collective, shm->n, BR_INPUT);
+    return br_shm_round_blocks(shm->n, op->collective);
+}
+
+/* The first one of these in the rank's input. */
+static uint32_t round_first_block(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    return shm->n == 2 && br_collective_blocks(op->collective, 2, BR_INPUT) == 2 ? !shm->rank : 0;
 }
 
 /* Elements [first, first + count) of each block are those of the current round. */
@@ -49,8 +56,7 @@ static struct elements round_elements(const struct br_shm_executor *shm,
 static void round_cut(struct br_shm_executor *shm, const struct br_operation *op)
 {
     size_t line = LINE / br_type_size(op->type),
-           most = BR_SHM_COLL_BYTES / br_collective_blocks(op->collective, shm->n, BR_INPUT) /
-                  LINE * line,
+           most = BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective) / LINE * line,
            rounds = op->count > most ? (op->count + most - 1) / most : 1;
 
     shm->rounds = (uint32_t)rounds;
@@ -94,6 +100,14 @@ int br_shm_round_waits_for(const struct br_shm_executor *shm, const struct br_op
     return -1;
 }
 
+/* How many bytes `rank` publishes in this round. */
+static size_t round_given(const struct br_shm_executor *shm, const struct br_operation *op,
+                          uint32_t rank)
+{
+    return shm->rounds > 1 ? BR_SHM_COLL_BYTES
+                           : round_blocks(shm, op, rank) * br_shm_round_block_bytes(op);
+}
+
 /* What `rank` gives in this round of a block. */
 static const void *round_part(const struct br_shm_executor *shm, const struct br_operation *op,
                               uint32_t rank, uint32_t block)
@@ -103,10 +117,9 @@ static const void *round_part(const struct br_shm_executor *shm, const struct br
 
     if (rank == shm->rank)
         return (const uint8_t *)op->send + (block * op->count + part.first) * size;
-    return (const uint8_t *)br_shm_coll_data(
-               &shm->coll, rank, shm->epoch,
-               shm->rounds > 1 ? BR_SHM_COLL_BYTES : round_blocks(shm, op, rank) * bytes) +
-           block * bytes;
+    return (const uint8_t *)br_shm_coll_data(&shm->coll, rank, shm->epoch,
+                                             round_given(shm, op, rank)) +
+           (shm->n == 2 ? 0 : block) * bytes;
 }
 
 /* Where this round's elements of a block of the result go. */
@@ -138,7 +151,7 @@ static void round_copy(const struct br_shm_executor *shm, const struct br_operat
     void *out = round_out(shm, op, to);
 
     if (bytes && out != in)
-        memcpy(out, in, bytes);
+        br_copy(out, in, bytes);
 }
 
 /* Block r of the result is a block of what rank r gives. */
@@ -244,6 +257,17 @@ bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation
     return true;
 }
 
+/* May a more urgent operation take its rounds between those of this one, which has begun? Training
+ * has all-reduces that do not fit into a round, and those of the layers that are needed first have
+ * to overtake. */
+static bool round_yields(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    if (shm->form == BR_SHM_SPLIT)
+        return br_shm_round_block_bytes(op) > BR_SHM_COLL_BYTES;
+    return shm->form == BR_SHM_CHUNKS && shm->rounds > 1 && shm->n == 2 &&
+           !br_collective_rooted(op->collective);
+}
+
 /* So many turns others may have before the oldest operation: then it comes first until it ends. */
 #define PASSED_OVER 8u
 
@@ -284,31 +308,28 @@ static uint64_t round_choose(struct br_shm_executor *shm, const struct br_operat
     return most == op ? 0 : most->sequence + 1;
 }
 
-static void round_show_split(struct br_shm_executor *shm, const struct br_operation *op)
+/* With the round that is published next. */
+static void round_say_agenda(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    bool begins = shm->round == shm->first_round;
+    struct br_shm_agenda agenda = {.submitted = shm->submitted};
 
-    br_shm_split_write(&shm->coll, op, shm->round, !begins, shm->epoch + 1);
-    if (br_shm_round_yields(op)) {
-        struct br_shm_agenda agenda = {.submitted = shm->submitted};
-
-        if (!shm->rank && !begins)
-            agenda.next = round_choose(shm, op);
-        br_shm_coll_set_agenda(&shm->coll, shm->epoch + 1, agenda);
-    }
-    round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
+    if (!round_yields(shm, op))
+        return;
+    if (!shm->rank && shm->round != shm->first_round)
+        agenda.next = round_choose(shm, op);
+    br_shm_coll_set_agenda(&shm->coll, shm->epoch + 1, agenda);
 }
 
 /* What this rank gives of the elements of this round, block behind block. */
 static void round_write_chunk(struct br_shm_executor *shm, const struct br_operation *op)
 {
     size_t bytes = round_elements(shm, op).count * br_type_size(op->type);
-    uint32_t blocks = round_blocks(shm, op, shm->rank);
+    uint32_t first = round_first_block(shm, op), blocks = round_blocks(shm, op, shm->rank);
     uint8_t *out = br_shm_coll_space(&shm->coll, shm->epoch + 1);
 
-    for (uint32_t block = 0; block < blocks; block++, out += bytes)
+    for (uint32_t block = first; block < first + blocks; block++, out += bytes)
         if (blocks == 1 || block != shm->rank) /* its own one of several nobody else reads */
-            memcpy(out, round_part(shm, op, shm->rank, block), bytes);
+            br_copy(out, round_part(shm, op, shm->rank, block), bytes);
 }
 
 /* Publishes the next round of an operation that has several. All ranks have published the one
@@ -320,10 +341,14 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
     switch (shm->form) {
     case BR_SHM_CHUNKS:
         round_write_chunk(shm, op);
+        round_say_agenda(shm, op);
         round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
         break;
     case BR_SHM_SPLIT:
-        round_show_split(shm, op);
+        br_shm_split_write(&shm->coll, op, shm->round, shm->round != shm->first_round,
+                           shm->epoch + 1);
+        round_say_agenda(shm, op);
+        round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
         break;
     case BR_SHM_OFFERS:
         br_shm_direct_offer(&shm->direct, op, &offer);
@@ -338,17 +363,21 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
     size_t block = br_shm_round_block_bytes(op),
-           bytes = block * br_collective_blocks(op->collective, shm->n, BR_INPUT);
-    bool split =
-        br_shm_round_yields(op) || (op->collective == BR_ALLREDUCE && block >= shm->split_bytes);
+           bytes = block * br_shm_round_blocks(shm->n, op->collective);
+    bool split = op->collective == BR_ALLREDUCE &&
+                 (block >= shm->split_bytes || (shm->n > 2 && block > BR_SHM_COLL_BYTES));
 
     shm->form = BR_SHM_CHUNKS;
     shm->round = shm->first_round = op->shm_round;
     shm->rounds = 1;
     shm->chunk = op->count;
     shm->has_read = false;
-    if (!split && bytes <= BR_SHM_COLL_BYTES)
-        return br_shm_round_publish(shm, op, op->send, round_blocks(shm, op, shm->rank) * block);
+    if (!split && bytes <= BR_SHM_COLL_BYTES) {
+        size_t gives = round_blocks(shm, op, shm->rank) * block,
+               skips = gives ? round_first_block(shm, op) * block : 0;
+
+        return br_shm_round_publish(shm, op, (const uint8_t *)op->send + skips, gives);
+    }
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1, BR_SHM_COLL_BYTES))
         return false;
     if (split) {
@@ -363,6 +392,15 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     return true;
 }
 
+/* One of two ranks has read all that the other one gave in this round. */
+static void round_take(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    size_t given = round_given(shm, op, !shm->rank);
+
+    if (given <= BR_SHM_COLL_SMALL || br_shm_round_needs(shm, op, !shm->rank))
+        br_shm_coll_take(&shm->coll, shm->epoch, given);
+}
+
 /* What the operation needs of this round, in which all that it waits for have published. */
 enum progress { READS, NEXT_ROUND, COMPLETE };
 
@@ -372,8 +410,6 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
     case BR_SHM_SPLIT:
         if (shm->round != shm->first_round)
             br_shm_split_read(&shm->coll, op, shm->round, shm->epoch);
-        if (br_shm_round_yields(op))
-            shm->next = br_shm_coll_agenda(&shm->coll, 0, shm->epoch).next;
         break;
     case BR_SHM_OFFERS:
         if (!br_shm_direct_read(&shm->direct, &shm->coll, op, shm->epoch))
@@ -383,8 +419,12 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
         return br_shm_direct_agreed(&shm->direct, &shm->coll, shm->epoch) ? COMPLETE : NEXT_ROUND;
     default:
         round_combine(shm, op);
+        if (shm->n == 2)
+            round_take(shm, op);
         break;
     }
+    if (round_yields(shm, op))
+        shm->next = br_shm_coll_agenda(&shm->coll, 0, shm->epoch).next;
     return shm->round + 1 == shm->rounds ? COMPLETE : NEXT_ROUND;
 }
 
@@ -419,17 +459,19 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
         if (shm->has_read) {
             shm->has_read = false;
             round_go_on(shm, op);
-            shm->reads = br_shm_round_yields(op); /* what is more urgent may have to be submitted */
+            shm->reads = round_yields(shm, op); /* what is more urgent may have to be submitted */
             if (shm->reads)
                 return 0;
             continue;
         }
         progress = round_read(shm, op);
         shm->reads = progress == READS;
-        if (shm->reads || (shm->next && progress != COMPLETE))
-            return 0;
         if (progress == COMPLETE)
             break;
+        if (shm->next && shm->form == BR_SHM_CHUNKS)
+            shm->round++; /* this one has been read, and in place what it gave is gone */
+        if (shm->reads || shm->next)
+            return 0;
         shm->has_read = true;
     }
     if (shm->direct.gather.burst)

@@ -2,7 +2,7 @@
 /*
  * One round of an operation on the shared segment: what a rank publishes, whose data it needs, and
  * what it makes of them. When operations take their rounds is the executor's (executor.h). All
- * under the lock, but for the first two.
+ * under the lock, but for the first three.
  */
 #ifndef BR_COLLECTIVES_SHM_ROUND_H
 #define BR_COLLECTIVES_SHM_ROUND_H
@@ -16,12 +16,11 @@ static inline size_t br_shm_round_block_bytes(const struct br_operation *op)
     return op->collective == BR_BARRIER ? 0 : op->count * br_type_size(op->type);
 }
 
-/* May a more urgent operation take its rounds between those of this one? Of an all-reduce that does
- * not fit into a round: training has such ones, and those of the layers that are needed first have
- * to overtake. */
-static inline bool br_shm_round_yields(const struct br_operation *op)
+/* Blocks that a rank publishes which gives any: all of its input; one of two ranks what the other
+ * one needs. */
+static inline uint32_t br_shm_round_blocks(uint32_t n, enum br_collective collective)
 {
-    return op->collective == BR_ALLREDUCE && br_shm_round_block_bytes(op) > BR_SHM_COLL_BYTES;
+    return n == 2 ? 1 : br_collective_blocks(collective, n, BR_INPUT);
 }
 
 /* Does this rank need what `rank` publishes? */

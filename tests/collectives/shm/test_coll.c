@@ -239,6 +239,135 @@ static void rounds__nobody_overtakes_a_reader(void **state)
     close(fd);
 }
 
+/* ---- two ranks ------------------------------------------------------------------------------- */
+
+#define TURNS 40000u
+
+/* What both give in an epoch, words: often as much as in the one before, and often one gives
+ * nothing. */
+struct gifts {
+    uint32_t of[2];
+};
+
+static struct gifts gifts_of(uint64_t epoch)
+{
+    static const uint32_t sizes[] = {0, 2, 200, 1000, 2048, 8192, 20000, BR_SHM_COLL_BYTES / 4};
+    uint64_t era = epoch / 4; /* four epochs alike, but for who gives */
+    struct br_random random;
+    struct gifts gifts;
+
+    br_random_seed(&random, era);
+    gifts.of[0] = sizes[br_random_below(&random, sizeof sizes / sizeof *sizes)];
+    gifts.of[1] = br_random_below(&random, 2) ? gifts.of[0] : sizes[br_random_below(&random, 8)];
+    br_random_seed(&random, epoch);
+    if (br_random_below(&random, 4) == 0)
+        gifts.of[br_random_below(&random, 2)] = 0;
+    return gifts;
+}
+
+struct partner {
+    struct br_shm_coll coll;
+    uint64_t epoch; /* that it has published */
+    bool reads;     /* what the other one gives in it */
+    uint32_t exchanged;
+};
+
+static void partner_publishes(struct partner *self)
+{
+    static uint32_t words[BR_SHM_COLL_BYTES / 4];
+    uint64_t epoch = self->epoch + 1;
+    uint32_t rank = self->coll.rank, n = gifts_of(epoch).of[rank];
+
+    if (!br_shm_coll_may_publish(&self->coll, epoch, n * 4))
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        words[i] = word(epoch, rank, i);
+    if (n == BR_SHM_COLL_BYTES / 4 && epoch % 2) {
+        memcpy(br_shm_coll_space(&self->coll, epoch), words, sizeof words);
+        br_shm_coll_publish(&self->coll, epoch, 0, NULL, sizeof words);
+    } else {
+        br_shm_coll_publish(&self->coll, epoch, 0, words, n * 4);
+    }
+    self->epoch = epoch;
+    self->reads = true;
+    self->exchanged += n * 4 > BR_SHM_COLL_SMALL &&
+                       br_shm_coll_slot(&self->coll, rank, epoch)->start >= BR_SHM_COLL_PAYLOAD;
+}
+
+static void partner_reads(struct partner *self)
+{
+    uint32_t other = !self->coll.rank, n = gifts_of(self->epoch).of[other];
+    const uint32_t *data;
+
+    if (n) {
+        if (!br_shm_coll_ready(&self->coll, other, self->epoch))
+            return;
+        data = br_shm_coll_data(&self->coll, other, self->epoch, n * 4);
+        for (uint32_t i = 0; i < n; i++)
+            if (data[i] != word(self->epoch, other, i))
+                fail_msg("epoch %llu, word %u", (unsigned long long)self->epoch, i);
+    }
+    if (self->epoch % 7) /* else it has not read all */
+        br_shm_coll_take(&self->coll, self->epoch, n * 4);
+    self->reads = false;
+}
+
+/* Each writes where it has read, and nobody over what the other one has not read. */
+static void take__of_two_ranks(void **state)
+{
+    struct partner partners[2] = {0};
+    struct br_random random;
+
+    (void)state;
+    for (int small = 0; small < 2; small++) {
+        memset(partners, 0, sizeof partners);
+        open_two(&partners[0].coll, &partners[1].coll);
+        if (small)
+            partners[0].coll.window = partners[1].coll.window = BR_SHM_COLL_WINDOW;
+        br_random_seed(&random, 11);
+        for (uint32_t turn = 0; turn < TURNS; turn++) {
+            struct partner *self = &partners[br_random_below(&random, 2)];
+
+            if (self->reads)
+                partner_reads(self);
+            else
+                partner_publishes(self);
+        }
+        for (int r = 0; r < 2; r++) {
+            assert_true(partners[r].epoch > TURNS / 8);
+            assert_true(partners[r].exchanged > partners[r].epoch / 32);
+            br_shm_coll_close(&partners[r].coll);
+        }
+    }
+}
+
+/* An untrue place of the other rank's is not taken, nor anything outside of the payloads read. */
+static void take__of_an_untrue_place(void **state)
+{
+    static const uint64_t untrue[] = {BR_SHM_COLL_PAYLOAD - 999, 2 * BR_SHM_COLL_PAYLOAD - 999,
+                                      2 * BR_SHM_COLL_PAYLOAD, UINT64_MAX - 999};
+    static uint8_t large[1000];
+    struct br_shm_coll a, b;
+    uint64_t epoch = 1;
+
+    (void)state;
+    open_two(&a, &b);
+    for (size_t i = 0; i < sizeof untrue / sizeof *untrue; i++, epoch += 2) {
+        br_shm_coll_publish(&a, epoch, 0, large, sizeof large);
+        br_shm_coll_publish(&b, epoch, 0, large, sizeof large);
+        br_shm_coll_slot(&a, 0, epoch)->start = untrue[i];
+        assert_memory_equal(br_shm_coll_data(&b, 0, epoch, sizeof large), large, sizeof large);
+        br_shm_coll_take(&b, epoch, sizeof large);
+        assert_true(br_shm_coll_may_publish(&a, epoch + 1, 0));
+        br_shm_coll_publish(&a, epoch + 1, 0, NULL, 0);
+        assert_true(br_shm_coll_may_publish(&b, epoch + 1, sizeof large));
+        br_shm_coll_publish(&b, epoch + 1, 0, large, sizeof large);
+        assert_true(br_shm_coll_slot(&b, 1, epoch + 1)->start < BR_SHM_COLL_PAYLOAD);
+    }
+    br_shm_coll_close(&a);
+    br_shm_coll_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +377,8 @@ int main(void)
         cmocka_unit_test(may_publish__until_the_slots_are_full),
         cmocka_unit_test(may_publish__until_the_bytes_are_full),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),
+        cmocka_unit_test(take__of_two_ranks),
+        cmocka_unit_test(take__of_an_untrue_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

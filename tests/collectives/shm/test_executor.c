@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Three ranks' views of one shared segment, in one process: what may go through it, in which order,
- * and who disagrees. */
+/* Three or two ranks' views of one shared segment, in one process: what may go through it, in which
+ * order, and who disagrees. */
 #include "collectives/shm/executor.h"
 #include "collectives/shm/round.h"
 
@@ -21,9 +21,10 @@
 #include "protocol/worker.h"
 #include "tests/says.h"
 
-#define N          3
+#define N          3     /* most ranks */
 #define AHEAD_MOST 5000u /* elements */
 
+static int n_ranks;
 static struct br_shm_executor locals[N];
 static int32_t in[N][64], out[N][N * 64];
 static uint64_t read_bytes[N]; /* directly */
@@ -31,20 +32,21 @@ static uint64_t read_bytes[N]; /* directly */
 static int job_ranks[N] = {4, 7, 1};
 static struct br_group group = {.number = 5, .size = N, .ranks = job_ranks};
 
-static int open_segment(void **state)
+static int open_segment_of(int ranks)
 {
     int fd = -1;
 
-    (void)state;
+    n_ranks = ranks;
+    group.size = ranks;
     memset(locals, 0, sizeof locals);
     memset(out, 0xee, sizeof out);
     memset(read_bytes, 0, sizeof read_bytes);
-    for (uint32_t r = 0; r < N; r++) {
+    for (uint32_t r = 0; r < (uint32_t)n_ranks; r++) {
         struct br_shm_executor *shm = &locals[r];
 
         shm->group = &group;
         shm->rank = r;
-        shm->n = N;
+        shm->n = (uint32_t)n_ranks;
         shm->max_bytes = 4096;
         shm->max_reduce_bytes = 6144;
         shm->max_copied_bytes = shm->max_exchange_bytes = 1u << 20;
@@ -53,13 +55,25 @@ static int open_segment(void **state)
         shm->split_bytes = SIZE_MAX;
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
-        if (r ? br_shm_coll_attach(&shm->coll, N, r, fd)
-              : br_shm_coll_create(&shm->coll, N, 0, &fd))
+        if (r ? br_shm_coll_attach(&shm->coll, shm->n, r, fd)
+              : br_shm_coll_create(&shm->coll, shm->n, 0, &fd))
             return -1;
         for (int i = 0; i < 64; i++)
             in[r][i] = (int32_t)r * 1000 + i;
     }
     return close(fd);
+}
+
+static int open_segment(void **state)
+{
+    (void)state;
+    return open_segment_of(N);
+}
+
+static int open_pair(void **state)
+{
+    (void)state;
+    return open_segment_of(2);
 }
 
 static int close_segment(void **state)
@@ -123,23 +137,43 @@ static void takes__by_size_and_name(void **state)
     }
 }
 
+/* Two ranks: what the other one needs counts. */
+static void takes__of_a_pair(void **state)
+{
+    (void)state;
+    locals[0].max_pair_bytes = 2u << 20;
+    locals[0].max_pair_copied_bytes = 1u << 19;
+    for (int c = 0; c < BR_COLLECTIVES; c++) {
+        struct br_operation op = make(0, (enum br_collective)c, 1u << 18, 0, 0);
+
+        if (c == BR_REDUCE)
+            op.count = 1536;
+        if (c == BR_ALLREDUCE || c == BR_REDUCE_SCATTER)
+            op.count = 1u << 19;
+        if (c == BR_ALLGATHER || c == BR_ALLTOALL)
+            op.count = 1u << 17;
+        if (c == BR_BARRIER || c == BR_SCAN || c == BR_EXSCAN)
+            continue;
+        assert_true(br_shm_executor_takes(&locals[0], &op));
+        op.count++;
+        assert_false(br_shm_executor_takes(&locals[0], &op));
+    }
+}
+
 /* KiB that a rank gives, in a job without GPUs. */
 static void set_limits__by_ranks_and_cores(void **state)
 {
     static const struct {
         uint32_t n;
         bool crowded, direct;
-        size_t allreduce, reduce, exchange, others;
-    } cases[] = {{2, false, true, 4, 8, 8, 8},
-                 {3, false, true, 4, 8, 8, 8},
-                 {4, false, true, 32, 32, 32, 32},
-                 {8, false, true, 32, 32, 32, 32},
-                 {16, false, true, 32, 16, 32, 32},
-                 {64, false, true, 32, 8, 32, 32},
-                 {3, true, true, 128, 128, 16384, 128},
-                 {4, true, true, 512, 128, 16384, 8192},
-                 {64, true, true, 512, 128, 16384, 8192},
-                 {64, true, false, 512, 128, 256, 8192}};
+        size_t allreduce, reduce, exchange, others, pair;
+    } cases[] = {
+        {2, false, true, 4, 8, 8, 8, 2048},        {2, true, true, 128, 128, 16384, 128, 0},
+        {3, false, true, 4, 8, 8, 8, 0},           {4, false, true, 32, 32, 32, 32, 0},
+        {8, false, true, 32, 32, 32, 32, 0},       {16, false, true, 32, 16, 32, 32, 0},
+        {64, false, true, 32, 8, 32, 32, 0},       {3, true, true, 128, 128, 16384, 128, 0},
+        {4, true, true, 512, 128, 16384, 8192, 0}, {64, true, true, 512, 128, 16384, 8192, 0},
+        {64, true, false, 512, 128, 256, 8192, 0}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
@@ -154,9 +188,13 @@ static void set_limits__by_ranks_and_cores(void **state)
         assert_int_equal(shm.max_reduce_bytes, cases[i].reduce << 10);
         assert_int_equal(shm.max_exchange_bytes, cases[i].exchange << 10);
         assert_int_equal(shm.max_copied_bytes, cases[i].others << 10);
+        assert_int_equal(shm.max_pair_bytes, cases[i].pair << 10);
+        assert_int_equal(shm.max_pair_copied_bytes, cases[i].pair ? 128 << 10 : 0);
     }
-    context.gpus = true;
+    context = (struct br_context){.settings = context.settings, .gpus = true};
+    shm.n = 2;
     br_shm_executor_set_limits(&shm);
+    assert_int_equal(shm.max_pair_bytes, 0);
     assert_int_equal(shm.max_reduce_bytes, BR_SHM_COLLECTIVE_BYTES);
     assert_int_equal(shm.max_copied_bytes, BR_SHM_COLLECTIVE_BYTES);
     context = (struct br_context){.settings = {.shm_collective_bytes = 5000}}; /* the user's */
@@ -165,6 +203,7 @@ static void set_limits__by_ranks_and_cores(void **state)
     assert_int_equal(shm.max_reduce_bytes, 5000);
     assert_int_equal(shm.max_copied_bytes, 5000);
     assert_int_equal(shm.max_exchange_bytes, 5000);
+    assert_int_equal(shm.max_pair_bytes, 0);
 }
 
 /* The short way on all ranks, one after the other; a rank is complete when those have published
@@ -452,7 +491,7 @@ static int32_t large_in(uint32_t rank, size_t i)
 static void make_large(struct br_operation *ops, enum br_collective collective, bool in_place,
                        size_t count)
 {
-    for (int r = 0; r < N; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         int32_t *send = malloc(N * count * sizeof *send),
                 *recv = in_place ? send : malloc(N * count * sizeof *recv);
 
@@ -467,7 +506,7 @@ static void make_large(struct br_operation *ops, enum br_collective collective, 
 
 static void free_large(struct br_operation *ops)
 {
-    for (int r = 0; r < N; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         if (ops[r].send != ops[r].recv)
             free((void *)ops[r].send);
         free(ops[r].recv);
@@ -479,31 +518,31 @@ static void run_large(struct br_operation *ops)
 {
     int complete = 0;
 
-    for (int r = 0; r < N; r++)
+    for (int r = 0; r < n_ranks; r++)
         assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
-    for (int turn = 0; turn < 1000 && complete < N; turn++)
-        for (int r = 0; r < N; r++)
+    for (int turn = 0; turn < 1000 && complete < n_ranks; turn++)
+        for (int r = 0; r < n_ranks; r++)
             if (locals[r].busy) {
                 int rc = br_shm_executor_complete(&locals[r], &ops[r]);
 
                 assert_true(rc >= 0);
                 complete += rc;
             }
-    assert_int_equal(complete, N);
+    assert_int_equal(complete, n_ranks);
 }
 
 static int32_t large_sum(size_t i)
 {
     uint32_t sum = 0;
 
-    for (uint32_t r = 0; r < N; r++)
+    for (uint32_t r = 0; r < (uint32_t)n_ranks; r++)
         sum += (uint32_t)large_in(r, i);
     return (int32_t)sum;
 }
 
 static void check_large(const struct br_operation *ops, size_t count)
 {
-    for (uint32_t r = 0; r < N; r++) {
+    for (uint32_t r = 0; r < (uint32_t)n_ranks; r++) {
         const int32_t *recv = ops[r].recv;
         bool root = r == 1;
 
@@ -525,7 +564,8 @@ static void check_large(const struct br_operation *ops, size_t count)
                 assert_int_equal(recv[i], large_in(1, r * count + i));
                 break;
             default:
-                for (uint32_t k = 0; k < N && (root || ops[r].collective != BR_GATHER); k++)
+                for (uint32_t k = 0;
+                     k < (uint32_t)n_ranks && (root || ops[r].collective != BR_GATHER); k++)
                     assert_int_equal(
                         recv[k * count + i],
                         large_in(k, (ops[r].collective == BR_ALLTOALL ? r * count : 0) + i));
@@ -546,7 +586,7 @@ static struct br_operation *head(int rank)
 static void turn_of_all(struct br_operation *first, struct br_operation *ended[N][3],
                         size_t n_ended[N])
 {
-    for (int r = 0; r < N; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         struct br_operation *op;
 
         if (locals[r].busy) {
@@ -567,8 +607,8 @@ static void turn_of_all(struct br_operation *first, struct br_operation *ended[N
 /* Three operations: one that is under way, one that is submitted behind it and one that is more
  * urgent, by the priority of rank 0. The last rank submits it late: until then nobody can begin
  * it. short_way: bit r: rank r takes it with the first. */
-static void check_overtaking(unsigned short_way, bool in_place, enum br_collective urgent,
-                             size_t count)
+static void check_overtaking(unsigned short_way, bool in_place, enum br_collective slow,
+                             enum br_collective urgent, size_t count)
 {
     struct br_operation first[N], behind[N], ahead[N], *ended[N][3];
     size_t n_ended[N] = {0};
@@ -576,10 +616,10 @@ static void check_overtaking(unsigned short_way, bool in_place, enum br_collecti
     bool overtaken = false;
     char text[120];
 
-    make_large(first, BR_ALLREDUCE, in_place, LARGE);
-    make_large(behind, BR_ALLREDUCE, in_place, LARGE);
+    make_large(first, slow, in_place, LARGE);
+    make_large(behind, slow, in_place, LARGE);
     make_large(ahead, urgent, false, count);
-    for (int r = 0; r < N; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         first[r].sequence = before;
         behind[r].sequence = before + 1;
         ahead[r].sequence = before + 2;
@@ -592,15 +632,16 @@ static void check_overtaking(unsigned short_way, bool in_place, enum br_collecti
         else
             br_shm_executor_submit(&locals[r], &first[r]);
         br_shm_executor_submit(&locals[r], &behind[r]);
-        if (r < N - 1)
+        if (r < n_ranks - 1)
             br_shm_executor_submit(&locals[r], &ahead[r]);
     }
     for (int turn = 0; turn < 4; turn++)
         turn_of_all(first, ended, n_ended);
     assert_int_equal(locals[0].busy, short_way & 1);
     assert_ptr_equal(head(0), short_way & 1 ? &behind[0] : &first[0]);
-    br_shm_executor_submit(&locals[N - 1], &ahead[N - 1]);
-    for (int turn = 0; turn < 1000 && n_ended[0] + n_ended[1] + n_ended[2] < 9; turn++) {
+    br_shm_executor_submit(&locals[n_ranks - 1], &ahead[n_ranks - 1]);
+    for (int turn = 0; turn < 1000 && n_ended[0] + n_ended[1] + n_ended[2] < 3 * (size_t)n_ranks;
+         turn++) {
         turn_of_all(first, ended, n_ended);
         if (br_list_empty(&locals[0].queue) || head(0) != &ahead[0])
             continue;
@@ -609,7 +650,7 @@ static void check_overtaking(unsigned short_way, bool in_place, enum br_collecti
                     "urgent");
     }
     assert_true(overtaken || count < LARGE); /* one round may be over within a turn */
-    for (int r = 0; r < N; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         assert_int_equal(n_ended[r], 3);
         assert_ptr_equal(ended[r][0], &ahead[r]);
         assert_ptr_equal(ended[r][1], &first[r]);
@@ -628,10 +669,11 @@ static void step__urgent_overtakes(void **state)
 {
     (void)state;
     for (int in_place = 0; in_place < 2; in_place++) {
-        check_overtaking(0, in_place, BR_ALLREDUCE, 100);   /* of one round */
-        check_overtaking(0, in_place, BR_ALLREDUCE, LARGE); /* could be overtaken as well */
-        check_overtaking(0, in_place, BR_ALLGATHER, LARGE); /* in chunks */
-        check_overtaking(0, in_place, BR_ALLTOALL, LARGE);  /* by direct reads */
+        check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLREDUCE, 100); /* of one round */
+        check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLREDUCE,
+                         LARGE); /* could be overtaken as well */
+        check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLGATHER, LARGE); /* in chunks */
+        check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLTOALL, LARGE);  /* by direct reads */
     }
 }
 
@@ -640,8 +682,8 @@ static void complete__overtaken(void **state)
 {
     (void)state;
     for (unsigned short_way = 1; short_way < 1u << N; short_way++) {
-        check_overtaking(short_way, false, BR_ALLREDUCE, 100);
-        check_overtaking(short_way, true, BR_ALLGATHER, LARGE);
+        check_overtaking(short_way, false, BR_ALLREDUCE, BR_ALLREDUCE, 100);
+        check_overtaking(short_way, true, BR_ALLREDUCE, BR_ALLGATHER, LARGE);
     }
 }
 
@@ -657,7 +699,7 @@ static void check_fairness(enum br_collective collective, int before)
     for (int u = 0; u < 2; u++)
         make_large(urgent[u], BR_ALLREDUCE, false, COUNT);
     make_large(oldest, collective, false, LARGE);
-    for (int r = 0; r < N; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         struct br_operation *ops[] = {before ? &urgent[1][r] : &oldest[r],
                                       before ? &oldest[r] : &urgent[1][r], &urgent[0][r]};
 
@@ -667,12 +709,12 @@ static void check_fairness(enum br_collective collective, int before)
             br_shm_executor_submit(&locals[r], ops[i]);
         }
     }
-    while (n_oldest < N) {
+    while (n_oldest < (size_t)n_ranks) {
         size_t n_ended[N] = {0};
 
         assert_true(locals[0].epoch < MOST_ROUNDS);
         turn_of_all(NULL, ended, n_ended);
-        for (int r = 0; r < N; r++)
+        for (int r = 0; r < n_ranks; r++)
             for (size_t i = 0; i < n_ended[r]; i++) {
                 n_oldest += ended[r][i] == &oldest[r];
                 if (ended[r][i] == &oldest[r])
@@ -683,7 +725,7 @@ static void check_fairness(enum br_collective collective, int before)
                 br_shm_executor_submit(&locals[r], ended[r][i]);
             }
     }
-    assert_true(n_urgent > (size_t)4 * N);
+    assert_true(n_urgent > (size_t)4 * (size_t)n_ranks);
     if (collective == BR_ALLREDUCE)
         check_large(oldest, LARGE);
     for (int u = 0; u < 2; u++)
@@ -727,6 +769,66 @@ static void complete__in_chunks(void **state)
         check_large(ops, count);
         free_large(ops);
     }
+}
+
+/* Of two ranks each writes where it has read; one round and many, one call behind the other. */
+static void complete__of_a_pair(void **state)
+{
+    static const size_t counts[] = {
+        5, 100, 100, 99, 2000, 20000, BR_SHM_COLL_BYTES / 4, BR_SHM_COLL_BYTES / 4 + 1, LARGE, 700};
+
+    (void)state;
+    for (size_t i = 0; i < 3 * sizeof counts / sizeof *counts; i++)
+        for (int c = 0; c < BR_COLLECTIVES; c++) {
+            struct br_operation ops[N];
+            size_t count = counts[i % (sizeof counts / sizeof *counts)];
+            bool in_place = i % 3 == 1 && (c == BR_ALLREDUCE || c == BR_ALLTOALL);
+
+            if (c == BR_BARRIER || c == BR_SCAN || c == BR_EXSCAN)
+                continue;
+            for (int r = 0; r < n_ranks; r++)
+                locals[r].direct.allowed = false;
+            make_large(ops, (enum br_collective)c, in_place, count);
+            run_large(ops);
+            check_large(ops, count);
+            free_large(ops);
+        }
+}
+
+/* Each gives only what the other one needs. */
+static void publish__of_a_pair(void **state)
+{
+    static const enum br_collective collectives[] = {BR_ALLTOALL, BR_REDUCE_SCATTER, BR_SCATTER};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct br_operation ops[N];
+        const int32_t *given;
+
+        make_large(ops, collectives[i], false, BR_SHM_COLL_BYTES / 4);
+        run_large(ops);
+        assert_int_equal(locals[0].epoch, i + 1); /* one round */
+        given = br_shm_coll_data(&locals[0].coll, 1, locals[0].epoch, BR_SHM_COLL_BYTES);
+        for (size_t k = 0; k < BR_SHM_COLL_BYTES / 4; k++)
+            assert_int_equal(given[k], large_in(1, k));
+        free_large(ops);
+    }
+}
+
+static void step__urgent_overtakes_in_a_pair(void **state)
+{
+    static const enum br_collective slow[] = {BR_ALLREDUCE, BR_ALLGATHER, BR_REDUCE_SCATTER,
+                                              BR_ALLTOALL};
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (unsigned short_way = 0; short_way < 4; short_way++) {
+            for (int r = 0; r < n_ranks; r++)
+                locals[r].direct.allowed = false;
+            check_overtaking(short_way, slow[i] == BR_ALLREDUCE, slow[i], BR_ALLREDUCE, 100);
+            check_overtaking(short_way, false, slow[i], BR_ALLREDUCE, LARGE);
+            check_overtaking(short_way, false, slow[i], BR_BROADCAST, LARGE);
+        }
 }
 
 /* The result stands where the rank's own block was. */
@@ -1038,6 +1140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(takes__by_size_and_name, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(takes__of_a_pair, open_pair, close_segment),
         cmocka_unit_test(set_limits__by_ranks_and_cores),
         cmocka_unit_test_setup_teardown(complete__every_collective, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(ahead__until_the_slots_are_full, open_segment,
@@ -1048,6 +1151,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__split, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__of_a_pair, open_pair, close_segment),
+        cmocka_unit_test_setup_teardown(publish__of_a_pair, open_pair, close_segment),
+        cmocka_unit_test_setup_teardown(step__urgent_overtakes_in_a_pair, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(complete__reduce_scatter_in_place, open_segment,
                                         close_segment),
         cmocka_unit_test_setup_teardown(complete__chunk_waits_for_all, open_segment, close_segment),
