@@ -61,24 +61,28 @@ static void onesided_answer(struct br_worker *w, struct br_service *s, int32_t s
         br_growing_pool_put(&w->services, s->place);
 }
 
-/* The put with this tag, of any part, has been carried out: the next PUT_DONE says so too. false:
- * it is no place for it. */
-static bool add_put_done(struct br_worker *w, struct br_peer *peer, uint64_t tag)
+/* Can the next PUT_DONE say that the put with this tag, of any part, has been carried out? */
+static bool put_done_has_place(const struct br_peer *peer, uint64_t tag)
+{
+    uint64_t behind = br_tag_with_part(tag, BR_PART_STATUS) - peer->put_done.tag;
+
+    if (peer->state == BR_PEER_LEFT)
+        return false;
+    return !peer->put_done.type || (behind % 8 == 0 && behind / 8 < BR_PUTS);
+}
+
+/* It has been: the next PUT_DONE says so too. */
+static void add_put_done(struct br_worker *w, struct br_peer *peer, uint64_t tag)
 {
     struct br_message *m = &peer->put_done;
     uint64_t answer = br_tag_with_part(tag, BR_PART_STATUS), behind;
 
-    if (peer->state == BR_PEER_LEFT)
-        return false;
     if (!m->type) {
         *m = (struct br_message){.type = BR_MESSAGE_PUT_DONE, .tag = answer};
         br_peer_activate(w, peer); /* it stays so until this has left */
     }
     behind = answer - m->tag;
-    if (behind % 8 || behind / 8 >= BR_PUTS)
-        return false;
     m->put_done.puts[behind / 8 / 64] |= 1ull << behind / 8 % 64;
-    return true;
 }
 
 static void let_go(struct br_worker *w, struct br_service *s)
@@ -217,12 +221,14 @@ static void onesided_stand(struct br_worker *w, struct br_service *s)
         status = onesided_signal(w, s->data.peer, notify);
     else if (s->notifies && w->p2p.notified)
         status = w->p2p.notified(w->p2p.context, notify->group, s->data.peer, notify->value);
-    if (status == -ENOMEM)
+    if (status == -ENOMEM) {
         br_worker_fail(w, ENOMEM, br_error_message());
-    else if (!status && add_put_done(w, &w->peers[s->data.peer], s->data.tag))
+    } else if (!status && put_done_has_place(&w->peers[s->data.peer], s->data.tag)) {
+        add_put_done(w, &w->peers[s->data.peer], s->data.tag);
         br_growing_pool_put(&w->services, s->place);
-    else
+    } else {
         onesided_answer(w, s, status, BR_ANSWER_BYTES);
+    }
 }
 
 /* All bytes of a put are in their place, or where those for a GPU go first. */
@@ -279,7 +285,7 @@ static bool begin_target(struct br_worker *w, struct br_service *s)
 }
 
 /* A put that brings its bytes, for host memory, and of which PUT_DONE can tell. false: it is
- * another one, and whatever was done does no harm when it is done again. */
+ * another one, and nothing was written. */
 static bool put_at_once(struct br_worker *w, struct br_peer *peer, const struct br_message *m,
                         const uint8_t *payload, uint32_t length)
 {
@@ -289,7 +295,7 @@ static bool put_at_once(struct br_worker *w, struct br_peer *peer, const struct 
     int gpu;
 
     if (m->type != BR_MESSAGE_PUT || m->flags & BR_PUT_NOTIFIES || !length ||
-        m->onesided.check != c->check || !c->region_find)
+        m->onesided.check != c->check || !c->region_find || !put_done_has_place(peer, m->tag))
         return false;
     gpu = c->region_find(c->region_context, m->onesided.region, m->onesided.offset, length, &memory,
                          &region);
@@ -301,7 +307,9 @@ static bool put_at_once(struct br_worker *w, struct br_peer *peer, const struct 
         w->counters.copied_bytes += length;
     }
     c->region_done(c->region_context, region);
-    return !gpu && add_put_done(w, peer, m->tag);
+    if (!gpu)
+        add_put_done(w, peer, m->tag);
+    return !gpu;
 }
 
 void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *m,

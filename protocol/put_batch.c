@@ -9,7 +9,7 @@
  *    it is for, and a PUT_DONE has room for many of them. Another access ends the request.
  * 3. PUT_DONE ends puts here. A put that is refused has an answer of its own, which waits as an
  *    unexpected message until its caller makes an operation of it (collectives/comm/posted.c), as
- * it does with all that take long.
+ *    it does with all that take long.
  */
 #include "protocol/put_batch.h"
 
@@ -31,6 +31,7 @@ struct br_put_batch {
     /* those that wait for their answer; NULL: they do not any more */
     struct br_small_put *puts[BR_PUTS_OF_REQUEST];
     uint32_t waiting;
+    bool left;       /* br_worker_done() has given the request back */
     uint8_t *memory; /* BATCH_BYTES */
 };
 
@@ -112,6 +113,7 @@ static void batch_begin(struct br_worker *w, struct br_put_batch *batch,
     batch->first = br_tag_with_part(t->tag, BR_PART_STATUS);
     batch->number = number;
     batch->waiting = 0;
+    batch->left = false;
 }
 
 bool br_worker_put(struct br_worker *w, struct br_small_put *put, const void *memory,
@@ -147,7 +149,7 @@ bool br_worker_put(struct br_worker *w, struct br_small_put *put, const void *me
 /* It has left, and nobody waits for an answer to it. */
 static void batch_check_end(struct br_put_batches *all, struct br_put_batch *batch)
 {
-    if (batch->waiting || batch->request.state != BR_TRANSFER_ENDED)
+    if (batch->waiting || !batch->left)
         return;
     br_list_remove(&batch->node);
     br_list_push_front(&all->unused, &batch->node);
@@ -155,7 +157,10 @@ static void batch_check_end(struct br_put_batches *all, struct br_put_batch *bat
 
 void br_put_batch_left(struct br_worker *w, struct br_transfer *request)
 {
-    batch_check_end(&w->puts, br_container_of(request, struct br_put_batch, request));
+    struct br_put_batch *batch = br_container_of(request, struct br_put_batch, request);
+
+    batch->left = true;
+    batch_check_end(&w->puts, batch);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */

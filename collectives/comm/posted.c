@@ -12,8 +12,8 @@
  *    needs to see all that is under way: who frees memory, ends a communicator or gives the handle
  *    up. So here are no deadlines, no words of errors, no references to regions, and nothing is
  *    asked of the sender.
- * 3. That always works, as a record has its operation from its first use on. A program that never
- *    posts receives has none of these.
+ * 3. That always works, as a record has its operation from its first use on. A program that posts
+ *    no receives and makes no small puts has none of these.
  * 4. What has come with another length is kept by the worker for the operation, which says so. So
  *    is the answer of a target that refuses a put.
  */
@@ -73,7 +73,7 @@ int br_posted_create(struct br_context *context)
 
     receives->records = calloc(BR_POSTED, sizeof *receives->records);
     if (!receives->records)
-        return br_error(ENOMEM, "no memory for posted receives");
+        return br_error(ENOMEM, "no memory for posted receives and puts");
     for (uint32_t i = 0; i < BR_POSTED; i++) {
         receives->records[i].awaited.ended = &receives->came;
         posted_put(receives, &receives->records[i]);

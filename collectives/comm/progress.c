@@ -252,7 +252,7 @@ bool br_progress_await(struct br_context *context, const struct br_awaited *awai
     br_progress_disarm(context);
     for (uint32_t looks = 1;; looks++) {
         br_worker_look(context->worker, awaited, now);
-        if (!br_list_empty(&context->posted.came) && br_posted_end(context))
+        if (br_posted_end(context))
             progress_ended(context);
         if (context->ends_due)
             br_completion_show(context);
@@ -271,7 +271,8 @@ bool br_progress_await(struct br_context *context, const struct br_awaited *awai
 bool br_progress_may_rest(const struct br_context *context, uint64_t now)
 {
     return now - context->passed < PASS_AFTER && br_ring_idle(&context->submissions) &&
-           (!br_list_empty(&context->posted.waiting) || br_engine_follows_access(context->engine));
+           (!br_list_empty(&context->worker->puts.under_way) ||
+            br_engine_follows_access(context->engine));
 }
 
 static bool may_rest(const struct br_context *context, const struct br_operation *op, uint64_t now)

@@ -278,6 +278,84 @@ static void put__is_no_longer_possible(void **state)
     wired_destroy(&x);
 }
 
+/* The request is still among those of br_worker_done() when the answer to it comes. */
+static void put__answer_before_the_end_is_taken(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_PUT_DONE, .put_done = {.puts = {1}}};
+    struct wired x;
+    uint64_t tag;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    assert_true(put(&x, 0, 8, 0));
+    br_worker_pump(x.w, x.now);
+    m.tag = small[0].tag;
+    wire_message(x.links[0], &m, NULL, 0);
+    br_worker_poll(x.w, x.now);
+    expect_ended(&x, 0);
+    assert_true(put(&x, 1, 8, 0));
+    wired_turn(&x, 0);
+    expect_request(&x, 0, 0, 1, 8);
+    tag = expect_request(&x, 0, 1, 1, 8);
+    done(&x, 1, tag, 1);
+    expect_ended(&x, 1);
+    expect_clean(&x);
+}
+
+static uint64_t place;
+static int arrivals;
+
+static int find_place(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
+                      struct br_region **region)
+{
+    static struct br_region all = {.segment_fd = -1};
+
+    (void)context;
+    (void)id;
+    (void)offset;
+    (void)bytes;
+    *memory = &place;
+    *region = &all;
+    return 0;
+}
+
+/* The program takes what has arrived as soon as it can. */
+static void place_done(void *context, struct br_region *region)
+{
+    (void)context;
+    (void)region;
+    arrivals += place != 0;
+    place = 0;
+}
+
+/* Here we are the target: of two puts so far from each other that one PUT_DONE has no room for
+ * both, each is written once. */
+static void put__stands_once(void **state)
+{
+    const uint64_t value = 5;
+    struct wired x;
+
+    (void)state;
+    arrivals = 0;
+    wired_create(&x, 0, 1, NULL);
+    x.w->config.region_find = find_place;
+    x.w->config.region_done = place_done;
+    x.w->config.check = CHECK;
+    for (uint32_t k = 0; k < 2; k++) {
+        struct br_message m = {.type = BR_MESSAGE_PUT,
+                               .sequence = k,
+                               .bytes = sizeof value,
+                               .tag = br_tag_onesided(2001 + 1200 * k, BR_PART_REQUEST),
+                               .onesided = {.check = CHECK, .region = 3}};
+
+        wire_message(x.links[0], &m, &value, sizeof value);
+    }
+    br_worker_poll(x.w, x.now);
+    assert_int_equal(arrivals, 2);
+    wired_turn(&x, 0);
+    wired_destroy(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +366,8 @@ int main(void)
         cmocka_unit_test(put__has_an_answer_of_its_own),
         cmocka_unit_test(put__its_rail_is_lost),
         cmocka_unit_test(put__is_no_longer_possible),
+        cmocka_unit_test(put__answer_before_the_end_is_taken),
+        cmocka_unit_test(put__stands_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

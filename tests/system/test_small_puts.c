@@ -250,6 +250,89 @@ static void put__given_up(void **state)
     ranks_everywhere(RANKS_STREAMS, 2, given_up);
 }
 
+/* The answer to a put comes while the caller looks for a message, which the other rank sends when
+ * the put stands. Then something needs to see all that is under way. */
+static int answer_beside_a_message(struct braid_comm *comm, void *context)
+{
+    enum { ROUNDS = 400 };
+    uint32_t word = 7;
+    struct braid_key key;
+    uint8_t *memory;
+
+    (void)context;
+    if (expose(comm, 8, &memory, &key))
+        return 1;
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        struct braid_received received = {0};
+        struct braid_op *op;
+        int found;
+
+        if (braid_rank(comm)) {
+            while (__atomic_load_n((uint64_t *)memory, __ATOMIC_ACQUIRE) != i)
+                RETURNS(0, braid_probe(comm, 0, NULL, 0, &found, &received));
+            RETURNS(0, braid_send(comm, &word, sizeof word, 0, NULL, NULL));
+            RETURNS(0, braid_recv(comm, &word, sizeof word, 0, NULL, NULL));
+            continue;
+        }
+        RETURNS(0, braid_put(comm, &i, sizeof i, &key, 0, NULL, &op));
+        RETURNS(0, braid_recv(comm, &word, sizeof word, 1, NULL, NULL));
+        if (i % 3 == 0)
+            RETURNS(0, braid_op_free(op));
+        if (i % 3 == 1)
+            RETURNS(0, braid_free(comm, braid_alloc(comm, 64)));
+        RETURNS(0, braid_flush(comm, 1, NULL, NULL));
+        if (i % 3)
+            RETURNS(0, braid_wait(op, -1));
+        RETURNS(0, braid_send(comm, &word, sizeof word, 1, NULL, NULL));
+    }
+    return 0;
+}
+
+static void put__answer_beside_a_message(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 2, answer_beside_a_message);
+}
+
+/* By turns to two ranks: each gets its own. */
+static int by_turns(struct braid_comm *comm, void *context)
+{
+    static uint64_t values[2][BURST];
+    struct braid_op *ops[2 * BURST];
+    struct braid_key keys[2];
+    uint64_t *memory = NULL;
+    int rank = braid_rank(comm);
+
+    (void)context;
+    if (rank) {
+        memory = braid_alloc(comm, BURST * sizeof *memory);
+        CHECK(memory, "no memory");
+        memset(memory, 0, BURST * sizeof *memory);
+        RETURNS(0, braid_key(comm, memory, &keys[0]));
+        RETURNS(0, braid_send(comm, &keys[0], sizeof keys[0], 0, NULL, NULL));
+    }
+    for (int r = 0; !rank && r < 2; r++)
+        RETURNS(0, braid_recv(comm, &keys[r], sizeof keys[r], r + 1, NULL, NULL));
+    for (uint64_t i = 0; !rank && i < BURST; i++)
+        for (uint64_t r = 0; r < 2; r++) {
+            values[r][i] = 1000 * (r + 1) + i;
+            RETURNS(0, braid_put(comm, &values[r][i], sizeof values[r][i], &keys[r],
+                                 i * sizeof values[r][i], NULL, &ops[2 * i + r]));
+        }
+    if (!rank)
+        RETURNS(0, braid_wait_all(ops, 2 * BURST, -1));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    for (uint64_t i = 0; rank && i < BURST; i++)
+        CHECK(memory[i] == 1000 * (uint64_t)rank + i, "put %d", (int)i);
+    return 0;
+}
+
+static void put__by_turns(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 3, by_turns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +340,8 @@ int main(void)
         cmocka_unit_test(put__refused),
         cmocka_unit_test(put__by_threads),
         cmocka_unit_test(put__given_up),
+        cmocka_unit_test(put__answer_beside_a_message),
+        cmocka_unit_test(put__by_turns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
