@@ -171,7 +171,7 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
     struct br_shm_slot *slot = br_shm_coll_slot(coll, coll->rank, epoch);
     uint64_t *start = &coll->starts[epoch % BR_SHM_COLL_DEPTH];
 
-    *start = coll->end;
+    *start = coll->last;
     if (bytes > BR_SHM_COLL_SMALL) {
         uint64_t place = next_place(coll, epoch, bytes);
 

@@ -85,10 +85,9 @@ struct br_shm_coll {
     /* every rank is known to have published this epoch: what was published before it has been read
      */
     uint64_t floor;
-    /* of this rank's payload, which is a ring: where the part of each of the last epochs begins,
-     * and where that of the last one ends */
-    uint64_t starts[BR_SHM_COLL_DEPTH], end;
-    uint64_t last; /* where the last part begins that this rank has put into its own ring */
+    /* of this rank's payload, which is a ring: where the last part begins that this rank had put
+     * there by each of the last epochs, and where the last one of all begins and ends */
+    uint64_t starts[BR_SHM_COLL_DEPTH], last, end;
     size_t window; /* how much of each half of it is used, if what is given fits there */
     /* of two ranks: what the other one gave in this epoch, `start` as in its slot, has been read,
      * and this rank may write there (note 13) */

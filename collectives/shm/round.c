@@ -364,8 +364,8 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
 {
     size_t block = br_shm_round_block_bytes(op),
            bytes = block * br_shm_round_blocks(shm->n, op->collective);
-    bool split = op->collective == BR_ALLREDUCE &&
-                 (block >= shm->split_bytes || (shm->n > 2 && block > BR_SHM_COLL_BYTES));
+    bool split = op->collective == BR_ALLREDUCE && shm->n > 2 &&
+                 (block >= shm->split_bytes || block > BR_SHM_COLL_BYTES);
 
     shm->form = BR_SHM_CHUNKS;
     shm->round = shm->first_round = op->shm_round;
@@ -419,7 +419,7 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
         return br_shm_direct_agreed(&shm->direct, &shm->coll, shm->epoch) ? COMPLETE : NEXT_ROUND;
     default:
         round_combine(shm, op);
-        if (shm->n == 2)
+        if (shm->n == 2 && !shm->guest) /* which reads what this rank has published itself */
             round_take(shm, op);
         break;
     }

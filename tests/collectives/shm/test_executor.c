@@ -815,6 +815,21 @@ static void publish__of_a_pair(void **state)
     }
 }
 
+/* Whatever the processor reduces at: in a split a rank reads what it has published itself. */
+static void complete__pair_does_not_split(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    for (int r = 0; r < n_ranks; r++)
+        locals[r].split_bytes = 64;
+    make_large(ops, BR_ALLREDUCE, false, 2000);
+    run_large(ops);
+    check_large(ops, 2000);
+    free_large(ops);
+    assert_int_equal(locals[0].epoch, 1);
+}
+
 static void step__urgent_overtakes_in_a_pair(void **state)
 {
     static const enum br_collective slow[] = {BR_ALLREDUCE, BR_ALLGATHER, BR_REDUCE_SCATTER,
@@ -1153,6 +1168,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__of_a_pair, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(publish__of_a_pair, open_pair, close_segment),
+        cmocka_unit_test_setup_teardown(complete__pair_does_not_split, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(step__urgent_overtakes_in_a_pair, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(complete__reduce_scatter_in_place, open_segment,
                                         close_segment),
