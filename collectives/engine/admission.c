@@ -6,7 +6,6 @@
 
 #define LITTLE         (256u << 10)
 #define WINDOW         3u
-#define WINDOW_CUBE    4u /* where an operation has so many (collectives/tuning/tuning.c) */
 #define WINDOW_STRIPED 9u /* the frames of the slowest rail arrive last */
 
 static struct br_operation *of_waiting(struct br_list *node)
@@ -49,14 +48,14 @@ void br_engine_set_oldest(struct br_engine *engine, uint64_t order)
 
 uint32_t br_admission_window(const struct br_engine *engine, const struct br_operation *op)
 {
-    const struct br_topology *topology = engine->config.model.topology;
-    bool cube = topology && topology->kind == BR_TOPOLOGY_BCUBE;
+    const struct br_topology *topology = op->group->plan_cache.model->topology;
+    bool cube = topology && topology->kind == BR_TOPOLOGY_BCUBE && op->collective == BR_ALLREDUCE;
 
     if (engine->config.window)
         return engine->config.window;
     if (engine->worker->several_rails)
         return WINDOW_STRIPED;
-    return cube && op->fragments.count <= WINDOW_CUBE ? WINDOW_CUBE : WINDOW;
+    return cube && op->fragments.count == BR_CUBE_FRAGMENTS ? BR_CUBE_FRAGMENTS : WINDOW;
 }
 
 /* Note 1. */

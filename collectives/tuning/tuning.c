@@ -12,7 +12,6 @@
 
 #define MOST_FRAGMENTS       64
 #define DISJOINT_TREES_CHUNK (32u << 10)
-#define CUBE_FRAGMENTS       4 /* as many as run at once (collectives/engine/admission.c) */
 
 static struct br_schedule_request request_of(enum br_collective collective, uint32_t n,
                                              const struct br_algorithm_config *config)
@@ -87,26 +86,27 @@ static size_t first_chunk(const struct br_cost_model *model,
 /*
  * In a BCube each step waits for all neighbours of another level. The flows that share a NIC are
  * not alike, so a level is idle until the slowest of them has come, unless other fragments have
- * something to send there; the model lets all flows be alike. The engine's own cut looks at the
- * smallest messages, those of the last level; here what counts is their mean.
+ * something to send there. The engine's own cut looks at the smallest messages, those of the last
+ * level; here what counts is their mean. The model lets all flows be alike and does not see what
+ * this gains, so the price by which algorithms are compared stays that of the model's own cut.
  */
-static int try_cube(const struct br_cost_model *model, const struct br_schedule_request *request,
-                    double bytes, struct br_tuning *tuning)
+static void cut_for_cube(const struct br_cost_model *model,
+                         const struct br_schedule_request *request, double bytes,
+                         struct br_tuning *tuning)
 {
     const struct br_shape *shape = &request->shape;
     uint32_t neighbours = 0;
 
     if (!model->topology || model->topology->kind != BR_TOPOLOGY_BCUBE ||
         model->chunk_bytes <= BR_CHUNK_MIN_BYTES || request->collective != BR_ALLREDUCE ||
-        shape->n_dimensions < 2 || tuning->fragments >= CUBE_FRAGMENTS)
-        return 0;
+        shape->n_dimensions < 2 || tuning->packed || tuning->fragments >= BR_CUBE_FRAGMENTS)
+        return;
     for (uint32_t i = 0; i < shape->n_dimensions; i++)
         neighbours += shape->dimensions[i].size - 1;
-    if (bytes / shape->threads / neighbours < CUBE_FRAGMENTS * BR_CHUNK_MIN_BYTES)
-        return 0;
-    tuning->fragments = CUBE_FRAGMENTS;
-    tuning->chunk_bytes = (size_t)(bytes / br_algorithm_pieces(request) / CUBE_FRAGMENTS) + 1;
-    return br_cost_estimate(model, request, bytes, CUBE_FRAGMENTS, &tuning->seconds);
+    if (bytes / shape->threads / neighbours < BR_CUBE_FRAGMENTS * BR_CHUNK_MIN_BYTES)
+        return;
+    tuning->fragments = BR_CUBE_FRAGMENTS;
+    tuning->chunk_bytes = (size_t)(bytes / br_algorithm_pieces(request) / BR_CUBE_FRAGMENTS) + 1;
 }
 
 /* Without an engine that cuts, the best number of fragments is taken. */
@@ -134,9 +134,9 @@ static int tuning_estimate(const struct br_cost_model *model,
             break;
     }
     if (!rc)
-        rc = try_cube(model, request, bytes, tuning);
-    if (!rc)
         rc = try_packed(model, request, bytes, tuning);
+    if (!rc)
+        cut_for_cube(model, request, bytes, tuning);
     if (measured && (seconds = br_cost_measured_at(measured, bytes)) > 0)
         tuning->seconds = seconds;
     if (!rc && !isfinite(tuning->seconds))

@@ -10,6 +10,11 @@
 #include "collectives/tuning/cost.h"
 #include "collectives/tuning/algorithm_config.h"
 
+/* An all-reduce of large messages in a BCube is cut into at least so many fragments, and one that
+ * has just so many runs all of them at once, as the last one alone would wait in each step for the
+ * slowest flow of a NIC. Measured: doc/design/engine.md, note 1. */
+#define BR_CUBE_FRAGMENTS 4u
+
 struct br_tuning {
     struct br_algorithm_config config;
     uint32_t fragments; /* at least 1 */
@@ -17,7 +22,7 @@ struct br_tuning {
     /* by which br_fragment_count cuts into so many (packed: what is not packed); 0: the model does
      * not say how the engine cuts */
     size_t chunk_bytes;
-    double seconds;
+    double seconds; /* by the model's own cut, also where BR_CUBE_FRAGMENTS are made */
 };
 
 /* Chooses for blocks of `bytes` bytes. Returns 0, or -EINVAL with a message: the model is bad, or n

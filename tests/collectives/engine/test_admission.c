@@ -248,31 +248,56 @@ static void admission__few_large_fragments(void **state)
     job_destroy(&job);
 }
 
-/* The fourth would otherwise go through all its steps alone. */
-static void admission__all_four_fragments_in_a_cube(void **state)
+/* How many of so many fragments run at once, of an operation of two ranks in a group on one
+ * topology in a job on another. */
+static uint32_t most_at_once(enum br_collective collective, size_t count, uint32_t fragments,
+                             const char *of_group, const char *of_job)
 {
-    struct call call = {.collective = BR_ALLREDUCE, .count = 512 << 10};
+    struct call call = {.collective = collective, .count = count};
     struct job_options options = {.n = 2, .rails = 1, .network = {.seed = 1}};
-    struct br_topology topology;
+    struct br_topology topology, topology_of_job;
+    struct br_group groups[2];
+    struct br_cost_model model;
     struct job job;
     uint32_t most = 0;
 
-    (void)state;
-    assert_int_equal(br_topology_parse(&topology, "bcube:2,1"), 0);
-    br_cost_model_on(&options.engine.model, &topology, BR_COST_NETWORK, 1);
+    assert_int_equal(br_topology_parse(&topology, of_group), 0);
+    assert_int_equal(br_topology_parse(&topology_of_job, of_job), 0);
+    br_cost_model_on(&options.engine.model, &topology_of_job, BR_COST_NETWORK, 1);
     job_create(&job, &options);
-    call_submit(&call, &job);
+    br_cost_model_on(&model, &topology, BR_COST_NETWORK, 1);
+    model.chunk_bytes = 512u << 10;
+    call_create(&call, &job);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(br_group_init(&groups[r], 3, r, 2, NULL, &model), 0);
+        call_prepare(&call, &job, r);
+        call.ops[r].group = &groups[r];
+        job_submit(&job, r, &call.ops[r]);
+    }
     for (int i = 0; i < 500 && job.ended == 0; i++) {
         job_step(&job);
         most = most > call.ops[0].fragments.running ? most : call.ops[0].fragments.running;
     }
-    assert_int_equal(call.ops[0].fragments.count, 4);
-    assert_int_equal(most, 4);
+    assert_int_equal(call.ops[0].fragments.count, fragments);
     job_run(&job, 2);
     call_check(&call, &job);
     call_destroy(&call, &job);
     job_destroy(&job);
+    for (int r = 0; r < 2; r++)
+        br_group_destroy(&groups[r]);
+    br_topology_destroy(&topology_of_job);
     br_topology_destroy(&topology);
+    return most;
+}
+
+/* The fourth would otherwise go through all its steps alone. */
+static void admission__all_four_fragments_in_a_cube(void **state)
+{
+    (void)state;
+    assert_int_equal(most_at_once(BR_ALLREDUCE, 512 << 10, 4, "bcube:2,1", "flat:2"), 4);
+    assert_int_equal(most_at_once(BR_ALLREDUCE, 1 << 20, 8, "bcube:2,1", "bcube:2,1"), 3);
+    assert_int_equal(most_at_once(BR_ALLREDUCE, 512 << 10, 4, "flat:2", "bcube:2,1"), 3);
+    assert_int_equal(most_at_once(BR_ALLGATHER, 512 << 10, 4, "bcube:2,1", "bcube:2,1"), 3);
 }
 
 int main(void)

@@ -323,6 +323,42 @@ static void reserve__first_use_allocates_nothing(void **state)
     job_destroy(&job);
 }
 
+/* In a cube four fragments run at once. */
+static void reserve__as_many_as_run_at_once(void **state)
+{
+    struct call call = {.collective = BR_ALLREDUCE, .count = 512 << 10};
+    int allocated = 0, before;
+    struct br_topology topology;
+    struct job_options options = {.n = 2,
+                                  .rails = 1,
+                                  .network = {.seed = 1},
+                                  .engine = {.scratch_alloc = count_scratch,
+                                             .scratch_free = free_counted,
+                                             .scratch_context = &allocated}};
+    struct job job;
+
+    (void)state;
+    assert_int_equal(br_topology_parse(&topology, "bcube:2,1"), 0);
+    br_cost_model_on(&options.engine.model, &topology, BR_COST_NETWORK, 1);
+    job_create(&job, &options);
+    call_create(&call, &job);
+    for (int r = 0; r < job.n; r++) {
+        call_prepare(&call, &job, r);
+        assert_int_equal(br_engine_reserve(job.ranks[r].engine, &call.ops[r]), 0);
+    }
+    before = allocated;
+    for (int r = 0; r < job.n; r++) {
+        call_prepare(&call, &job, r);
+        job_submit(&job, r, &call.ops[r]);
+    }
+    job_run(&job, 2);
+    assert_int_equal(call.ops[0].fragments.count, 4);
+    assert_int_equal(allocated, before);
+    call_destroy(&call, &job);
+    job_destroy(&job);
+    br_topology_destroy(&topology);
+}
+
 /* Without a look at the devices ranks end that only send, and one whose message is here. */
 static void start__ends_what_needs_no_device(void **state)
 {
@@ -425,6 +461,7 @@ int main(void)
         cmocka_unit_test(persistent__restart_allocates_nothing),
         cmocka_unit_test(scratch__fits),
         cmocka_unit_test(reserve__first_use_allocates_nothing),
+        cmocka_unit_test(reserve__as_many_as_run_at_once),
         cmocka_unit_test(start__ends_what_needs_no_device),
         cmocka_unit_test(submit__ends_one_message_at_once),
         cmocka_unit_test(submit__refuses_what_cannot_run),

@@ -210,7 +210,8 @@ static void br_tuning_choose__does_not_mind_how_ranks_are_placed(void **state)
     }
 }
 
-/* Between hosts finer than the engine's own cut; a cube's links are busy with that. */
+/* Between hosts finer than the engine's own cut; not in a cube, where that makes four fragments and
+ * more. */
 static void br_tuning_choose__cuts_finer_where_memory_and_link_take_turns(void **state)
 {
     struct network network;
@@ -250,6 +251,55 @@ static void br_tuning_choose__cuts_by_the_mean_message_in_a_cube(void **state)
     network.model.chunk_bytes = 64u << 10; /* somebody wants less */
     price(&network, "bml", 8 << 20, &tuning);
     assert_int_equal(tuning.chunk_bytes, 64u << 10);
+    close_network(&network);
+}
+
+/* Only all-reduces by levels, and only in a cube. */
+static void br_tuning_choose__cuts_nothing_else_so(void **state)
+{
+    struct br_algorithm_config config;
+    struct network network;
+    struct br_tuning tuning;
+
+    (void)state;
+    open_network(&network, "bcube:8,2");
+    network.model.chunk_bytes = 512u << 10;
+    price(&network, "doubling", 64 << 10, &tuning);
+    assert_int_equal(tuning.fragments, 1);
+    assert_int_equal(br_algorithm_config_parse(&network.topology, "bml", &config), 0);
+    assert_int_equal(
+        br_tuning_choose_methods(&network.model, BR_BROADCAST, 64, 8 << 20, &config, &tuning), 0);
+    assert_int_equal(tuning.fragments, 1);
+    close_network(&network);
+    open_network(&network, "flat:64");
+    network.model.chunk_bytes = 512u << 10;
+    price(&network, "blueconnect:8d,8d", 4 << 20, &tuning);
+    assert_int_equal(tuning.fragments, 1);
+    close_network(&network);
+}
+
+/* With few cores four fragments are dearer, by the model, which does not see what they gain. */
+static void br_tuning_choose__compares_without_the_cut_for_a_cube(void **state)
+{
+    struct network network;
+    struct br_tuning tuning;
+    double uncut;
+
+    (void)state;
+    open_crowd(&network, "bcube:3,2", BR_COST_NETWORK, 1);
+    network.model.chunk_bytes = 512u << 10;
+    assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, 9, 2 << 20, &tuning), 0);
+    assert_int_equal(tuning.config.algorithm, BR_BML);
+    assert_int_equal(tuning.fragments, 4);
+    assert_int_equal(br_cost_estimate(&network.model,
+                                      &(struct br_schedule_request){.algorithm = BR_BML,
+                                                                    .n = 9,
+                                                                    .shape = tuning.config.shape},
+                                      2 << 20, 1, &uncut),
+                     0);
+    assert_true(tuning.seconds == uncut);
+    assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, 9, 1 << 20, &tuning), 0);
+    assert_int_equal(tuning.config.algorithm, BR_BLUECONNECT);
     close_network(&network);
 }
 
@@ -649,6 +699,8 @@ int main(void)
         cmocka_unit_test(br_tuning_choose__does_not_mind_how_ranks_are_placed),
         cmocka_unit_test(br_tuning_choose__cuts_finer_where_memory_and_link_take_turns),
         cmocka_unit_test(br_tuning_choose__cuts_by_the_mean_message_in_a_cube),
+        cmocka_unit_test(br_tuning_choose__cuts_nothing_else_so),
+        cmocka_unit_test(br_tuning_choose__compares_without_the_cut_for_a_cube),
         cmocka_unit_test(br_cost_estimate__counts_every_link_of_a_relayed_message),
         cmocka_unit_test(br_tuning_choose__serves_a_cube_with_missing_hosts),
         cmocka_unit_test(br_tuning_choose_methods__decides_what_is_open),
