@@ -122,7 +122,7 @@ braid sim --model data/models/lenet5.csv -n 2 --gbit 10 --policy p3 --iterations
 braid train -p auto
 braid run -n 2 -- braid train -p auto --iterations 4 --samples 256 --test 64
 braid top
-braid run -n 2 -- braid allreduce -b 4K -e 4K -n 1000000 & until braid top --once; do kill -0 $! && sleep 0.1 || exit; done; kill $!
+braid run -n 2 -- braid allreduce -b 4K -e 4K -n 1000000000 & until braid top --once; do kill -0 $! && sleep 0.1 || exit; done; kill $!
 braid demo
 - takes a minute and a half; system/demo runs it
 braid bcube plan 3 2
