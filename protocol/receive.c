@@ -76,8 +76,10 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 
     if (w->failed)
         return br_error(-w->failed, "%s", w->message);
+    /* what it sent before it left counts, and it answers accesses until all have left */
     if (peer->state == BR_PEER_LEFT &&
-        !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
+        !(eager && (br_match_is_here(w, t) ||
+                    (br_tag_class(t->tag) == BR_TAG_ONESIDED && br_peer_is_up(peer)))))
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
     if ((rc = br_transfer_reach(w, t->peer)))
         return rc;

@@ -302,6 +302,34 @@ static void put__answer_before_the_end_is_taken(void **state)
     expect_clean(&x);
 }
 
+/* The target says BYE while a put is under way, which goes on as an operation then: it serves it
+ * all the same. */
+static void put__goes_on_behind_a_bye(void **state)
+{
+    static uint8_t answer[BR_ANSWER_BYTES];
+    struct br_transfer t = {.peer = 1, .memory = answer, .length = sizeof answer, .owner = answer};
+    struct br_message bye = {.type = BR_MESSAGE_BYE};
+    struct wired x;
+    uint64_t tag;
+
+    (void)state;
+    wired_create(&x, 0, 2, NULL);
+    assert_true(put(&x, 0, 8, 0));
+    wired_turn(&x, 0);
+    tag = expect_request(&x, 0, 0, 1, 8);
+    wired_say(&x, 0, &bye);
+    wired_turn(&x, 20 * BR_MS);
+    wired_turn(&x, 20 * BR_MS);
+    assert_int_equal(x.w->peers[1].state, BR_PEER_LEFT);
+    t.tag = small[0].tag;
+    br_worker_put_forget(x.w, &small[0]);
+    assert_int_equal(br_transfer_receive(x.w, &t), 0);
+    done(&x, 0, tag, 1);
+    assert_int_equal(x.done, 1);
+    assert_int_equal(x.w->failed, 0);
+    wired_destroy(&x);
+}
+
 static uint64_t place;
 static int arrivals;
 
@@ -367,6 +395,7 @@ int main(void)
         cmocka_unit_test(put__its_rail_is_lost),
         cmocka_unit_test(put__is_no_longer_possible),
         cmocka_unit_test(put__answer_before_the_end_is_taken),
+        cmocka_unit_test(put__goes_on_behind_a_bye),
         cmocka_unit_test(put__stands_once),
     };
 
