@@ -216,6 +216,7 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
     op->sequence = comm->next_sequence;
     if (!context->worker->failed && br_ring_idle(&context->submissions) &&
         br_list_empty(&comm->deferred) && br_backlog_is_empty(&comm->backlog) &&
+        !(context->worker->config.trace && br_shm_executor_records(comm->shm, op)) &&
         br_shm_executor_begin(comm->shm, op)) {
         taken = true;
         br_comm_next_sequence(comm);

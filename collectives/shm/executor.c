@@ -21,6 +21,7 @@
 #include "collectives/schedule/type.h"
 #include "collectives/shm/round.h"
 #include "collectives/shm/split.h"
+#include "collectives/stats/tracing.h"
 #include "transport/shm/shm.h"
 
 #define PATIENCE  (100 * BR_MS) /* then an operation tells those that it waits for */
@@ -463,6 +464,12 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
            (op->algorithm[0] && bytes <= BR_SHM_COLL_BYTES);
 }
 
+bool br_shm_executor_records(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    return br_shm_round_block_bytes(op) * br_shm_round_blocks(shm->n, op->collective) >
+           BR_SHM_COLLECTIVE_BYTES;
+}
+
 static bool shm_takes(struct br_executor *executor, struct br_operation *op)
 {
     const struct br_shm_executor *shm = shm_of(executor);
@@ -474,7 +481,8 @@ static int shm_submit(struct br_executor *executor, struct br_operation *op, uin
 {
     struct br_shm_executor *shm = shm_of(executor);
 
-    (void)now;
+    if (shm->context->worker->config.trace && br_shm_executor_records(shm, op))
+        br_tracing_begin(shm->context->worker->config.trace, op, now);
     if (br_operation_is_staged(op) && !br_staging_shm_begin(shm->context->engine, op)) {
         br_operation_fail(shm->context->engine, op);
         return br_error(-op->status, "%s", op->message);

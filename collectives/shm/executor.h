@@ -126,6 +126,10 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm);
 /* Is this an operation for shared memory? Any thread. */
 bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op);
 
+/* Does the timeline, if there is one, have a bar for it? Small ones would be too many. Any thread.
+ */
+bool br_shm_executor_records(const struct br_shm_executor *shm, const struct br_operation *op);
+
 /* All functions below are called under the lock. Appends an operation to the queue. */
 void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op);
 /* Runs what can run now. Returns how many operations have left the head of the queue, and one more

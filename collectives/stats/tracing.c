@@ -220,6 +220,7 @@ void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t no
     static const char *const kinds[] = {[BR_OPERATION_SEND] = "send", [BR_OPERATION_RECV] = "recv"};
     size_t bytes = op->send_bytes > op->recv_bytes ? op->send_bytes : op->recv_bytes;
     bool collective = op->kind == BR_OPERATION_COLLECTIVE;
+    const char *shared = collective && !op->status ? "shm" : NULL; /* what has no schedule */
     struct br_trace_event event = {
         .kind = &kind,
         .name = op->title                      ? op->title
@@ -228,7 +229,7 @@ void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t no
                                                : kinds[op->kind],
         .label = collective && op->algorithm_config
                      ? br_algorithm_name(op->algorithm_config->algorithm)
-                     : NULL,
+                     : shared,
         .args = {(int64_t)op->order, collective ? (int64_t)op->sequence : -1, (int64_t)bytes,
                  op->priority, op->status},
     };

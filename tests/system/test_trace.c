@@ -209,6 +209,43 @@ static void trace__of_two_ranks(void **state)
     has_operations_alone(0);
 }
 
+static int in_the_segment(struct braid_comm *comm, void *context)
+{
+    static float in[2 * COUNT], out[2 * COUNT];
+    struct braid_options options = {.title = "fc3"};
+    struct braid_op *op;
+
+    (void)context;
+    RETURNS(0, braid_allreduce(comm, in, out, 2, BRAID_FLOAT32, BRAID_SUM, NULL, NULL));
+    RETURNS(0, braid_allreduce(comm, in, out, 5000, BRAID_FLOAT32, BRAID_SUM, &options, NULL));
+    RETURNS(0, braid_allreduce(comm, in, out, 6000, BRAID_FLOAT32, BRAID_SUM, &options, &op));
+    RETURNS(0, braid_wait(op, -1));
+    return braid_allgather(comm, in, out, 7, BRAID_FLOAT32, NULL, NULL);
+}
+
+/* Through the shared segment: a bar for each larger operation, blocking or not. */
+static void trace__of_a_host(void **state)
+{
+    struct ranks job = ranks_kinds[2];
+    char pattern[64];
+    struct timeline t;
+
+    (void)state;
+    job.size = 2;
+    job.timeout_ms = 60000;
+    snprintf(pattern, sizeof pattern, "%s/job.json", folder);
+    assert_int_equal(setenv("BRAID_TRACE", pattern, 1), 0);
+    ranks_run(&job, in_the_segment, NULL);
+    unsetenv("BRAID_TRACE");
+    for (int rank = 0; rank < 2; rank++) {
+        load(rank, &t);
+        assert_int_equal(t.n, 2);
+        assert_int_equal(bytes_of(&t, "operation", "fc3"), 4 * 11000);
+        free(t.events);
+        cJSON_Delete(t.root);
+    }
+}
+
 static int between(struct braid_comm *comm, void *context)
 {
     static float x[COUNT];
@@ -350,8 +387,9 @@ static void trace__of_several_jobs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trace__of_two_ranks), cmocka_unit_test(trace__of_a_while),
-        cmocka_unit_test(trace__starts_at_once), cmocka_unit_test(trace__of_several_jobs)};
+        cmocka_unit_test(trace__of_a_host), cmocka_unit_test(trace__of_two_ranks),
+        cmocka_unit_test(trace__of_a_while), cmocka_unit_test(trace__starts_at_once),
+        cmocka_unit_test(trace__of_several_jobs)};
     char path[64];
     int rc;
 
