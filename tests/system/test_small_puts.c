@@ -209,7 +209,8 @@ static void put__by_threads(void **state)
 }
 
 /* The other rank gives the job up while they are under way: each ends, and those that fail say
- * why. */
+ * why. Later ones may have ended well: within a host the first are requests, and the others end in
+ * their calls. */
 static int given_up(struct braid_comm *comm, void *context)
 {
     struct braid_op *ops[BURST];
@@ -237,7 +238,6 @@ static int given_up(struct braid_comm *comm, void *context)
             int now = braid_wait(ops[i], -1);
 
             CHECK(!now || strstr(braid_last_error(), "enough of it"), "put %d: %d", i, now);
-            CHECK(!rc || now || n < BURST, "put %d has ended well behind one that failed", i);
             rc = now ? now : rc;
         }
     }
