@@ -169,9 +169,7 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
                          size_t bytes)
 {
     struct br_shm_slot *slot = br_shm_coll_slot(coll, coll->rank, epoch);
-    uint64_t *start = &coll->starts[epoch % BR_SHM_COLL_DEPTH];
 
-    *start = coll->last;
     if (bytes > BR_SHM_COLL_SMALL) {
         uint64_t place = next_place(coll, epoch, bytes);
 
@@ -182,11 +180,11 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
             coll->last = payload_start(coll, epoch, bytes);
             coll->end = coll->last + bytes;
         }
-        *start = coll->last;
         coll->taken.bytes = 0;
     } else if (bytes) {
         memcpy(slot->small, data, bytes);
     }
+    coll->starts[epoch % BR_SHM_COLL_DEPTH] = coll->last;
     atomic_store_explicit(&slot->epoch, epoch << BR_SHM_COLL_CHECK_BITS | check,
                           memory_order_release);
     slot = br_shm_coll_slot(coll, coll->rank, epoch + SOON);

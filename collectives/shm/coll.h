@@ -147,8 +147,9 @@ static inline void br_shm_coll_learn(struct br_shm_coll *coll, uint64_t epoch)
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes);
 
-/* Of two ranks: this one has read what the other gave in the epoch, of more than BR_SHM_COLL_SMALL
- * bytes, and does not look there again. */
+/* Of two ranks: this one has read all that the other gave in the epoch, and does not look there
+ * again. Called for each epoch: where nothing larger than a slot was given, what was taken before
+ * remains so. */
 void br_shm_coll_take(struct br_shm_coll *coll, uint64_t epoch, size_t bytes);
 
 /* Where BR_SHM_COLL_BYTES bytes of the next epoch go, which this rank may publish with as many. */

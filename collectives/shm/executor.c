@@ -459,15 +459,14 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
         op->collective == BR_SCAN || op->collective == BR_EXSCAN ||
         (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
         return false;
-    bytes = br_shm_round_block_bytes(op) * br_shm_round_blocks(shm->n, op->collective);
+    bytes = br_shm_round_bytes(shm->n, op);
     return bytes <= executor_limit(shm, op->collective) ||
            (op->algorithm[0] && bytes <= BR_SHM_COLL_BYTES);
 }
 
 bool br_shm_executor_records(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    return br_shm_round_block_bytes(op) * br_shm_round_blocks(shm->n, op->collective) >
-           BR_SHM_COLLECTIVE_BYTES;
+    return br_shm_round_bytes(shm->n, op) > BR_SHM_COLLECTIVE_BYTES;
 }
 
 static bool shm_takes(struct br_executor *executor, struct br_operation *op)

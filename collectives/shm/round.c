@@ -362,8 +362,7 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
 
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    size_t block = br_shm_round_block_bytes(op),
-           bytes = block * br_shm_round_blocks(shm->n, op->collective);
+    size_t block = br_shm_round_block_bytes(op), bytes = br_shm_round_bytes(shm->n, op);
     bool split = op->collective == BR_ALLREDUCE && shm->n > 2 &&
                  (block >= shm->split_bytes || block > BR_SHM_COLL_BYTES);
 

@@ -2,7 +2,7 @@
 /*
  * One round of an operation on the shared segment: what a rank publishes, whose data it needs, and
  * what it makes of them. When operations take their rounds is the executor's (executor.h). All
- * under the lock, but for the first three.
+ * under the lock, but for the functions that stand here.
  */
 #ifndef BR_COLLECTIVES_SHM_ROUND_H
 #define BR_COLLECTIVES_SHM_ROUND_H
@@ -21,6 +21,12 @@ static inline size_t br_shm_round_block_bytes(const struct br_operation *op)
 static inline uint32_t br_shm_round_blocks(uint32_t n, enum br_collective collective)
 {
     return n == 2 ? 1 : br_collective_blocks(collective, n, BR_INPUT);
+}
+
+/* What such a rank publishes in all. */
+static inline size_t br_shm_round_bytes(uint32_t n, const struct br_operation *op)
+{
+    return br_shm_round_block_bytes(op) * br_shm_round_blocks(n, op->collective);
 }
 
 /* Does this rank need what `rank` publishes? */
