@@ -303,7 +303,7 @@ static bool put_at_once(struct br_worker *w, struct br_peer *peer, const struct 
         return false;
     if (!gpu) {
         onesided_share(w, peer->rank, region);
-        memcpy(memory, payload, length);
+        br_copy(memory, payload, length);
         w->counters.copied_bytes += length;
     }
     c->region_done(c->region_context, region);
