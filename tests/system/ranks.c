@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/system/ranks.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -202,4 +203,26 @@ void ranks_everywhere(int kinds, int size, ranks_main *body)
         job.timeout_ms = RANKS_PATIENCE;
         ranks_run(&job, body, NULL);
     }
+}
+
+int ranks_take_all(struct braid_op **ops, int n, int way)
+{
+    size_t index;
+    int done;
+
+    for (int i = n - 1; way == 0 && i >= 0; i--)
+        RETURNS(0, braid_wait(ops[i], -1));
+    for (int i = 0; way == 1 && i < n; i++) {
+        do
+            RETURNS(0, braid_test(ops[i], &done));
+        while (!done);
+        SAYS(-EINVAL, "not there any more", braid_wait(ops[i], 0));
+    }
+    for (int i = 0; way == 2 && i < n; i++) {
+        RETURNS(0, braid_wait_any(ops, (size_t)n, &index, -1));
+        CHECK(index < (size_t)n && !ops[index], "entry %zu", index);
+    }
+    if (way == 3)
+        RETURNS(0, braid_wait_all(ops, (size_t)n, -1));
+    return 0;
 }

@@ -64,6 +64,11 @@ void ranks_tell(int event);
 bool ranks_told(int event, int n); /* have that many already? */
 void ranks_await(int event, int n);
 
+/* In a rank: takes the results of n operations in one of four ways, 0 to 3: by braid_wait(), by
+ * braid_test(), by braid_wait_any() or by braid_wait_all(). Not 0: one has failed, or its handle is
+ * still there behind it. */
+int ranks_take_all(struct braid_op **ops, int n, int way);
+
 /* In a rank: says what went wrong and where, and returns 1 from the function around. */
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \

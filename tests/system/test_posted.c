@@ -41,29 +41,6 @@ static int open_tags(struct braid_comm *comm)
     return 0;
 }
 
-/* All results, in one of four ways. */
-static int take_all(struct braid_op **ops, int way)
-{
-    size_t index;
-    int done;
-
-    for (int i = MANY - 1; way == 0 && i >= 0; i--)
-        RETURNS(0, braid_wait(ops[i], -1));
-    for (int i = 0; way == 1 && i < MANY; i++) {
-        do
-            RETURNS(0, braid_test(ops[i], &done));
-        while (!done);
-        SAYS(-EINVAL, "not there any more", braid_wait(ops[i], 0));
-    }
-    for (int i = 0; way == 2 && i < MANY; i++) {
-        RETURNS(0, braid_wait_any(ops, MANY, &index, -1));
-        CHECK(index < MANY && !ops[index], "entry %zu", index);
-    }
-    if (way == 3)
-        RETURNS(0, braid_wait_all(ops, MANY, -1));
-    return 0;
-}
-
 /* More than are posted without an operation, and some that are too long for that. The messages
  * come in the same order, tag for tag; `way` % 2: most receives are posted before. */
 static int many(struct braid_comm *comm, void *context)
@@ -92,7 +69,7 @@ static int many(struct braid_comm *comm, void *context)
         }
         if (braid_rank(comm) && way % 2)
             RETURNS(0, braid_send(comm, NULL, 0, 0, NULL, NULL));
-        if (take_all(ops, way / 2))
+        if (ranks_take_all(ops, MANY, way / 2))
             return 1;
         for (int i = 0; braid_rank(comm) && i < MANY; i++) {
             size_t bytes = sizes[(size_t)i % (sizeof sizes / sizeof *sizes)];

@@ -30,29 +30,6 @@ static int expose(struct braid_comm *comm, size_t bytes, uint8_t **memory, struc
     return braid_send(comm, key, sizeof *key, 0, NULL, NULL);
 }
 
-/* All results, in one of four ways. */
-static int take_all(struct braid_op **ops, int way)
-{
-    size_t index;
-    int done;
-
-    for (int i = MANY - 1; way == 0 && i >= 0; i--)
-        RETURNS(0, braid_wait(ops[i], -1));
-    for (int i = 0; way == 1 && i < MANY; i++) {
-        do
-            RETURNS(0, braid_test(ops[i], &done));
-        while (!done);
-        SAYS(-EINVAL, "not there any more", braid_wait(ops[i], 0));
-    }
-    for (int i = 0; way == 2 && i < MANY; i++) {
-        RETURNS(0, braid_wait_any(ops, MANY, &index, -1));
-        CHECK(index < MANY && !ops[index], "entry %zu", index);
-    }
-    if (way == 3)
-        RETURNS(0, braid_wait_all(ops, MANY, -1));
-    return 0;
-}
-
 /* Of several sizes and priorities, some of them large, some given up; what has ended, or was
  * flushed, stands. */
 static int many(struct braid_comm *comm, void *context)
@@ -78,7 +55,7 @@ static int many(struct braid_comm *comm, void *context)
             if (way == 4)
                 RETURNS(0, braid_op_free(ops[i]));
         }
-        if (!braid_rank(comm) && way < 4 && take_all(ops, way))
+        if (!braid_rank(comm) && way < 4 && ranks_take_all(ops, MANY, way))
             return 1;
         if (!braid_rank(comm) && way > 3)
             RETURNS(0, braid_flush(comm, BRAID_ANY_SOURCE, NULL, NULL));

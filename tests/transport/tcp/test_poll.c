@@ -430,17 +430,17 @@ static void poll__epoll_without_room_for_more_links(void **state)
 static void arm__failed_link_is_not_watched(void **state)
 {
     uint8_t garbage[64] = "GET / HTTP/1.1\r\n";
-    int stranger = ends_stranger(), fd;
+    int plain = ends_stranger(), fd;
 
     (void)state;
     ends_until(&ends_b.n_links, 1);
-    assert_int_equal(send(stranger, garbage, sizeof garbage, 0), sizeof garbage);
+    assert_int_equal(send(plain, garbage, sizeof garbage, 0), sizeof garbage);
     ends_until(&ends_b.n_closed, 1);
     fd = fall_asleep(&ends_b);
-    assert_int_equal(send(stranger, garbage, 8, 0), 8);
+    assert_int_equal(send(plain, garbage, 8, 0), 8);
     await_bytes(((struct br_tcp_link *)ends_b.links[0])->fd, 8);
     assert_false(readable(fd, 0));
-    close(stranger);
+    close(plain);
 }
 
 static void arm__watches_the_only_link_again(void **state)
