@@ -227,6 +227,14 @@ static void put__given_up(void **state)
     ranks_everywhere(RANKS_STREAMS, 2, given_up);
 }
 
+/* Looks at memory into which braid's own thread puts, as programs do that wait for a value: C has
+ * no word for the bytes that come from outside, so the thread sanitizer must not look here. */
+__attribute__((no_sanitize("thread"))) static bool stands(const volatile uint64_t *memory,
+                                                          uint64_t value)
+{
+    return *memory == value;
+}
+
 /* The answer to a put comes while the caller looks for a message, which the other rank sends when
  * the put stands. Then something needs to see all that is under way. */
 static int answer_beside_a_message(struct braid_comm *comm, void *context)
@@ -245,7 +253,7 @@ static int answer_beside_a_message(struct braid_comm *comm, void *context)
         int found;
 
         if (braid_rank(comm)) {
-            while (__atomic_load_n((uint64_t *)memory, __ATOMIC_ACQUIRE) != i)
+            while (!stands((const volatile uint64_t *)(const void *)memory, i))
                 RETURNS(0, braid_probe(comm, 0, NULL, 0, &found, &received));
             RETURNS(0, braid_send(comm, &word, sizeof word, 0, NULL, NULL));
             RETURNS(0, braid_recv(comm, &word, sizeof word, 0, NULL, NULL));
