@@ -18,6 +18,7 @@
 #define BIT(collective) (1u << (collective))
 #define ROOTED          (BIT(BR_BROADCAST) | BIT(BR_REDUCE))
 #define SPREAD          (BIT(BR_GATHER) | BIT(BR_SCATTER))
+#define BY_BLOCKS       (BIT(BR_REDUCE_SCATTER) | BIT(BR_ALLGATHER))
 #define SCANS           (BIT(BR_SCAN) | BIT(BR_EXSCAN))
 #define SHAPED          (BIT(BR_BARRIER) - 1) /* all that come before the barrier */
 
@@ -26,7 +27,7 @@ static const struct {
     uint32_t collectives;
 } algorithms[BR_ALGORITHMS] = {
     [BR_FLAT] = {"flat", ROOTED | SPREAD | BIT(BR_ALLREDUCE) | BIT(BR_BARRIER)},
-    [BR_TREE] = {"tree", ROOTED | SPREAD | BIT(BR_BARRIER)},
+    [BR_TREE] = {"tree", ROOTED | SPREAD | BY_BLOCKS | BIT(BR_BARRIER)},
     [BR_CHAIN] = {"chain", ROOTED | SCANS},
     [BR_BINARY_TREE] = {"binary_tree", ROOTED | BIT(BR_ALLREDUCE)},
     [BR_DOUBLE_TREE] = {"double_tree", ROOTED | BIT(BR_ALLREDUCE)},
@@ -199,7 +200,7 @@ int br_algorithm_check(const struct br_schedule_request *request)
 
 uint32_t br_algorithm_pieces(const struct br_schedule_request *request)
 {
-    bool blocks = request->collective == BR_REDUCE_SCATTER || request->collective == BR_ALLGATHER;
+    bool blocks = BIT(request->collective) & BY_BLOCKS;
     struct br_stages stages;
     struct br_shape shape;
 
@@ -216,8 +217,11 @@ bool br_algorithm_can_pack(const struct br_schedule_request *request)
     struct br_shape shape;
     uint32_t packed;
 
-    if ((request->collective != BR_REDUCE_SCATTER && request->collective != BR_ALLGATHER) ||
-        !br_algorithm_shape(request, &shape))
+    if (!(BIT(request->collective) & BY_BLOCKS))
+        return false;
+    if (request->algorithm == BR_TREE)
+        return request->n > 1 && request->n <= BR_BUILDER_PACKED_MAX;
+    if (!br_algorithm_shape(request, &shape))
         return false;
     packed = br_shape_packed(&shape, request->n);
     return packed > 1 && packed <= BR_BUILDER_PACKED_MAX;
@@ -233,6 +237,8 @@ uint32_t br_algorithm_packed(const struct br_schedule_request *request)
         return br_bruck_packed(&request->shape, request->n);
     if (request->algorithm == BR_TREE && (BIT(request->collective) & SPREAD))
         return br_tree_packed(BR_TREE_BINOMIAL, &request->shape, request->n);
+    if (request->algorithm == BR_TREE && request->packed)
+        return request->n;
     return 1;
 }
 
@@ -268,15 +274,16 @@ static int algorithm_generate(struct br_builder *builder, const struct br_schedu
     case BR_BRUCK:
         return br_generate_bruck(builder, &request->shape);
     case BR_TREE:
-        return br_generate_tree(builder, BR_TREE_BINOMIAL, &request->shape);
+        return br_generate_tree(builder, BR_TREE_BINOMIAL, &request->shape, request->packed);
     case BR_CHAIN:
         if (!(BIT(request->collective) & SCANS))
-            return br_generate_tree(builder, BR_TREE_CHAIN, &none);
+            return br_generate_tree(builder, BR_TREE_CHAIN, &none, false);
         br_generate_scan_chain(builder);
         return 0;
     default:
-        return request->collective == BR_ALLREDUCE ? br_generate_flat(builder)
-                                                   : br_generate_tree(builder, BR_TREE_FLAT, &none);
+        return request->collective == BR_ALLREDUCE
+                   ? br_generate_flat(builder)
+                   : br_generate_tree(builder, BR_TREE_FLAT, &none, false);
     }
 }
 

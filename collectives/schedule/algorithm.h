@@ -73,9 +73,9 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
 /* Into how many pieces its schedules cut each block. The request has passed br_algorithm_check. */
 uint32_t br_algorithm_pieces(const struct br_schedule_request *request);
 
-/* Has the request, as reduce_scatter or allgather by a shape, messages that can be packed? Then
- * request->packed may be true, whatever it is: that takes fewer messages, often a copy of all
- * blocks, one fragment (br_schedule.uncut) and blocks of one size that br_algorithm_pieces()
+/* Has the request, as reduce_scatter or allgather by a shape or a tree, messages that can be
+ * packed? Then request->packed may be true, whatever it is: that takes fewer messages, often a copy
+ * of all blocks, one fragment (br_schedule.uncut) and blocks of one size that br_algorithm_pieces()
  * divides. The request has passed br_algorithm_check without. */
 bool br_algorithm_can_pack(const struct br_schedule_request *request);
 

@@ -290,15 +290,27 @@ void br_cost_reset_rate(struct br_cost_problem *p)
     p->cpu = 0;
 }
 
+/* Do all blocks of a tree that travel together make one message? */
+static bool is_one_message(const struct br_cost_problem *p)
+{
+    return p->request->packed ||
+           (p->request->collective != BR_REDUCE_SCATTER && p->request->collective != BR_ALLGATHER);
+}
+
 /* The messages of a subtree double from round to round. */
 static void add_packed_tree(struct br_cost_problem *p)
 {
     uint32_t others = p->request->n - 1;
 
-    for (uint32_t blocks = 1; blocks <= others; blocks *= 2)
-        br_cost_add_rounds(p, 1 + (others - blocks) / (2 * blocks), true, blocks, 1,
-                           fmin(blocks, others + 1 - blocks) * p->bytes, 0);
-    add_copies(p, others * p->bytes);
+    for (uint32_t blocks = 1; blocks <= others; blocks *= 2) {
+        double together = fmin(blocks, others + 1 - blocks);
+        double messages = is_one_message(p) ? 1 : together;
+
+        br_cost_add_rounds(p, 1 + (others - blocks) / (2 * blocks), true, blocks, messages,
+                           together / messages * p->bytes, 0);
+    }
+    if (br_collective_rooted(p->request->collective))
+        add_copies(p, others * p->bytes);
 }
 
 static void add_bruck(struct br_cost_problem *p)
@@ -355,7 +367,9 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
     br_shape_stages(&p->request->shape, 0, &stages);
     for (uint32_t w = 0; w < stages.n_stages; w++) {
         const struct br_stage *stage = &stages.stages[w];
-        double bytes = (bruck ? n / stage->size : packed ? stage->stride : 1) * p->bytes;
+        double together = bruck ? n / stage->size : packed ? stage->stride : 1;
+        double messages = !tree || is_one_message(p) ? 1 : packed ? together : n;
+        double bytes = together / messages * p->bytes;
         double active = tree ? n / (stage->stride * stage->size) : n;
         struct br_exchange exchange = {.peer = peer_in_stage,
                                        .context = stage,
@@ -363,16 +377,16 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
                                        .ranks = n,
                                        .sender = BR_PORT_LOAD_ALL,
                                        .level = stage->level,
-                                       .messages = 1,
+                                       .messages = messages,
                                        .bytes = bytes,
                                        .active = active,
                                        .one_way = tree};
 
-        add_round(p, &exchange, sum * (stage->size - 1));
+        add_round(p, &exchange, sum * messages * (stage->size - 1));
         if (bruck)
             add_copies(p, (stage->size - 1) * bytes);
     }
-    if (bruck || packed)
+    if (bruck || (packed && br_collective_rooted(p->request->collective)))
         add_copies(p, n * p->bytes);
 }
 
@@ -394,18 +408,19 @@ static void add_flat(struct br_cost_problem *p, double sum)
 static void add_tree(struct br_cost_problem *p, double sum)
 {
     uint32_t n = p->request->n, depth = 0;
-    double path;
+    double path, messages = is_one_message(p) ? 1 : n, bytes = p->bytes / messages;
 
     for (uint32_t distance = 1; distance < n; distance *= 2, depth++) {
         double edges = fmin(distance, n - distance);
         double share = p->to_root || p->topology->cores ? 1 : depth + 1;
 
-        br_cost_add_rounds(p, edges / share, true, distance, 1, share * p->bytes, sum / share);
+        br_cost_add_rounds(p, edges / share, true, distance, messages, share * bytes,
+                           sum * messages / share);
     }
     path = p->path;
     br_cost_reset_rate(p);
     p->ready = 0; /* the rounds above have put the bytes of several messages into one */
-    br_cost_add_rounds(p, (n - 1.0) / depth, true, 1, depth, p->bytes, sum);
+    br_cost_add_rounds(p, (n - 1.0) / depth, true, 1, depth * messages, bytes, sum * messages);
     p->path = path;
 }
 
@@ -446,9 +461,13 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
 {
     const struct br_schedule_request *request = p->request;
     bool scan = request->collective == BR_SCAN || request->collective == BR_EXSCAN;
-    double sum =
-        scan || request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ? 1 : 0;
-    bool packed = request->collective == BR_GATHER || request->collective == BR_SCATTER;
+    bool part_up = request->collective == BR_GATHER || request->collective == BR_ALLGATHER,
+         part_down = request->collective == BR_SCATTER || request->collective == BR_REDUCE_SCATTER,
+         packed = p->to_root ? part_up : part_down;
+    double sum = scan || request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ||
+                         (request->collective == BR_REDUCE_SCATTER && p->to_root)
+                     ? 1
+                     : 0;
     struct br_shape shape;
 
     if (request->n == 1) {
@@ -482,24 +501,39 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
     }
 }
 
-static void add_algorithm(struct br_cost_problem *p)
+/* Up a tree to rank 0 and down again: a barrier, and with blocks of all ranks an allgather, which
+ * brings all of them down, and a reduce-scatter, which brings all of them up. */
+static void add_up_and_down(struct br_cost_problem *p)
 {
-    enum br_collective collective = p->request->collective;
-    bool both = collective == BR_BARRIER && p->request->algorithm != BR_DISSEMINATION;
+    double n = p->request->n, block = p->bytes, cpu;
     struct br_port_load up;
-    double cpu;
 
-    p->to_root = both || collective == BR_REDUCE || collective == BR_GATHER;
+    p->to_root = true;
+    if (p->request->collective == BR_REDUCE_SCATTER)
+        p->bytes = n * block;
     tuning_cost_add_messages(p);
-    if (!both)
-        return;
     up = p->load;
     cpu = p->cpu;
     br_cost_reset_rate(p);
-    p->to_root = false; /* and down again */
+    p->to_root = false;
+    p->bytes = p->request->collective == BR_ALLGATHER ? n * block : block;
     tuning_cost_add_messages(p);
+    p->bytes = block;
     br_port_load_sum(&p->load, &up);
     p->cpu += cpu;
+}
+
+static void add_algorithm(struct br_cost_problem *p)
+{
+    enum br_collective collective = p->request->collective;
+
+    p->to_root = collective == BR_REDUCE || collective == BR_GATHER;
+    if ((collective == BR_BARRIER && p->request->algorithm != BR_DISSEMINATION) ||
+        (p->request->algorithm == BR_TREE &&
+         (collective == BR_ALLGATHER || collective == BR_REDUCE_SCATTER)))
+        add_up_and_down(p);
+    else
+        tuning_cost_add_messages(p);
 }
 
 static void tuning_cost_estimate(struct br_cost_problem *p, double bytes, uint32_t fragments,

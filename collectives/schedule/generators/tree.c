@@ -22,6 +22,8 @@ struct family {
     struct br_stages stages;
     uint32_t n, own;
     uint32_t *children, n_children; /* numbers, the one with the largest subtree first */
+    bool packed;                    /* the blocks of a reduce-scatter or an allgather */
+    struct br_span *places;         /* of each such block */
 };
 
 static void set_digits(struct br_stages *stages, const struct br_shape *shape, uint32_t n)
@@ -246,6 +248,102 @@ static void tree_scatter(const struct family *f)
         br_builder_copy(f->b, output, tree_part(all, 0, 1));
 }
 
+/* Blocks [first, first + count) of a reduce-scatter or an allgather, as one message if they are
+ * packed; else each is a message. */
+static struct br_span tree_run(const struct family *f, uint32_t first, uint32_t count)
+{
+    return (struct br_span){f->places[first].buffer, f->places[first].first, count};
+}
+
+static uint32_t tree_run_length(const struct family *f, uint32_t count)
+{
+    return f->packed ? count : 1;
+}
+
+static void tree_place(const struct family *f, uint32_t first, struct br_span run)
+{
+    for (uint32_t i = 0; i < run.count; i++)
+        f->places[first + i] = tree_part(run, i, 1);
+}
+
+static void send_runs(const struct family *f, uint32_t child, uint32_t first, uint32_t count)
+{
+    uint32_t length = tree_run_length(f, count);
+
+    for (uint32_t i = first; i < first + count; i += length)
+        if (child != f->own)
+            tree_send_to(f, child, tree_run(f, i, length));
+        else
+            send_up(f, tree_run(f, i, length));
+}
+
+static void recv_runs(const struct family *f, uint32_t child, uint32_t first, uint32_t count)
+{
+    uint32_t length = tree_run_length(f, count);
+
+    for (uint32_t i = first; i < first + count; i += length)
+        if (child != f->own)
+            recv_from(f, child, tree_run(f, i, length));
+        else
+            recv_down(f, tree_run(f, i, length));
+}
+
+/* The root is rank 0, so the number of a rank is the rank. Who has all blocks of its subtree sends
+ * them up; then all come down. */
+static void tree_allgather(const struct family *f)
+{
+    tree_place(f, 0, (struct br_span){BR_OUTPUT, 0, f->n});
+    br_builder_copy(f->b, f->places[f->own], input);
+    for (uint32_t i = f->n_children; i-- > 0;) /* the smallest subtree is ready first */
+        recv_runs(f, f->children[i], f->children[i], size_of(f, f->children[i]));
+    if (f->own != 0) {
+        send_runs(f, f->own, f->own, size_of(f, f->own));
+        recv_runs(f, f->own, 0, f->n);
+    }
+    for (uint32_t i = 0; i < f->n_children; i++)
+        send_runs(f, f->children[i], 0, f->n);
+}
+
+/* The sum of a run over this rank and its subtree. */
+static struct br_span tree_sum(const struct family *f, struct br_span run, struct br_span *sources)
+{
+    struct br_span sum;
+    uint32_t n = 1;
+
+    sources[0] = run;
+    for (uint32_t i = f->n_children; i-- > 0; n++) /* the smallest subtree is ready first */
+        sources[n] = br_builder_recv_scratch(f->b, tree_rank_of(f, f->children[i]),
+                                             tree_level_of(f, f->children[i]), run);
+    if (n == 1)
+        return run;
+    sum = br_builder_scratch(f->b, run.count);
+    br_builder_reduce(f->b, sum, sources, n, f->own == 0);
+    return sum;
+}
+
+/* The sums of all blocks go up, and from rank 0 each to its rank. */
+static void tree_reduce_scatter(const struct family *f, struct br_span *sources)
+{
+    uint32_t own = f->own, size = size_of(f, own), length = tree_run_length(f, f->n);
+
+    for (uint32_t i = 0; i < f->n; i += length)
+        tree_place(f, i, tree_sum(f, (struct br_span){BR_INPUT, i, length}, sources));
+    if (own != 0)
+        send_runs(f, own, 0, f->n);
+    length = tree_run_length(f, size);
+    for (uint32_t i = own; own != 0 && size > 1 && i < own + size; i += length)
+        tree_place(f, i,
+                   br_builder_recv_scratch(f->b, tree_rank_of(f, parent_of(f)),
+                                           tree_level_of(f, own),
+                                           (struct br_span){BR_INPUT, i, length}));
+    if (own != 0 && size == 1)
+        recv_down(f, output);
+    else
+        br_builder_copy(f->b, output, f->places[own]);
+    for (uint32_t i = 0; i < f->n_children; i++)
+        send_runs(f, f->children[i], f->children[i], size_of(f, f->children[i]));
+}
+
 uint32_t br_tree_packed(enum br_tree tree, const struct br_shape *shape, uint32_t n)
 {
     struct br_stages stages;
@@ -263,6 +361,8 @@ uint32_t br_tree_packed(enum br_tree tree, const struct br_shape *shape, uint32_
 static void tree_generate(const struct family *f, struct br_span *sources, uint32_t packed)
 {
     br_builder_set_pieces(f->b, 1);
+    if (f->packed)
+        br_builder_set_uncut(f->b, f->n);
     switch (f->head->collective) {
     case BR_BROADCAST:
         tree_broadcast(f);
@@ -273,6 +373,12 @@ static void tree_generate(const struct family *f, struct br_span *sources, uint3
     case BR_BARRIER:
         tree_barrier(f, sources);
         break;
+    case BR_ALLGATHER:
+        tree_allgather(f);
+        break;
+    case BR_REDUCE_SCATTER:
+        tree_reduce_scatter(f, sources);
+        break;
     default:
         br_builder_set_packed(f->b, packed);
         (f->head->collective == BR_GATHER ? tree_gather : tree_scatter)(f);
@@ -280,17 +386,22 @@ static void tree_generate(const struct family *f, struct br_span *sources, uint3
     }
 }
 
-int br_generate_tree(struct br_builder *b, enum br_tree tree, const struct br_shape *shape)
+int br_generate_tree(struct br_builder *b, enum br_tree tree, const struct br_shape *shape,
+                     bool packed)
 {
-    struct family f = {
-        .b = b, .head = br_builder_schedule(b), .tree = tree, .digits = shape->n_dimensions > 0};
+    struct family f = {.b = b,
+                       .head = br_builder_schedule(b),
+                       .tree = tree,
+                       .digits = shape->n_dimensions > 0,
+                       .packed = packed};
     struct br_span *sources;
     int rc = 0;
 
     f.n = f.head->n;
     f.children = calloc(f.n, sizeof *f.children);
     sources = calloc((size_t)f.n + 1, sizeof *sources);
-    if (f.children && sources) {
+    f.places = calloc(f.n, sizeof *f.places);
+    if (f.children && sources && f.places) {
         set_digits(&f.stages, shape, f.n);
         f.own = tree_rotate(&f, f.head->rank, false);
         list_children(&f);
@@ -298,6 +409,7 @@ int br_generate_tree(struct br_builder *b, enum br_tree tree, const struct br_sh
     } else {
         rc = br_error(ENOMEM, "no memory for the schedule of rank %u", f.head->rank);
     }
+    free(f.places);
     free(sources);
     free(f.children);
     return rc;

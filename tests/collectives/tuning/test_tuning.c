@@ -417,8 +417,9 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     open_crowd(&network, "flat:8", BR_COST_NETWORK, 2);
     takes(&network, 8, "binary_tree");
     takes(&network, 32 << 10, "binary_tree");
-    takes_for(&network, BR_ALLGATHER, 8, "halving");
+    takes_for(&network, BR_ALLGATHER, 8, "tree");
     takes_for(&network, BR_ALLGATHER, 256 << 10, "halving");
+    takes_for(&network, BR_REDUCE_SCATTER, 8, "tree");
     takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "halving");
     takes_for(&network, BR_ALLTOALL, 512, "bruck");
     takes_for(&network, BR_ALLTOALL, 8 << 10, "direct");

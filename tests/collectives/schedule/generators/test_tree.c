@@ -51,6 +51,36 @@ static void br_generate_tree__passes_a_barrier_up_and_down(void **state)
     assert_int_equal(sends(BR_TREE, BR_BARRIER, 16, 0, 0), 4);
 }
 
+/* The same of all blocks, though each rank has one of its own; where they are not packed a message
+ * each. */
+static void br_generate_tree__passes_all_blocks_up_and_down(void **state)
+{
+    static const enum br_collective collectives[] = {BR_ALLGATHER, BR_REDUCE_SCATTER};
+
+    (void)state;
+    for (uint32_t n = 2; n < 18; n++)
+        for (int c = 0; c < 4; c++) {
+            struct br_schedule_request request = {
+                .collective = collectives[c % 2], .algorithm = BR_TREE, .n = n, .packed = c < 2};
+            uint32_t messages = 0, blocks = 0;
+
+            for (request.rank = 0; request.rank < n; request.rank++) {
+                struct br_schedule *schedule;
+
+                assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+                messages += schedule->n_sends;
+                for (uint32_t i = 0; i < schedule->n_steps; i++)
+                    if (schedule->steps[i].kind == BR_STEP_SEND)
+                        blocks += schedule->steps[i].span.count;
+                assert_int_equal(schedule->packed, request.packed ? n : 1);
+                assert_int_equal(schedule->by_block, !request.packed);
+                br_schedule_free(schedule);
+            }
+            assert_int_equal(messages, request.packed ? 2 * (n - 1) : blocks);
+            assert_true(blocks >= (n - 1) * n);
+        }
+}
+
 static void br_generate_tree__serves_the_largest_subtree_first(void **state)
 {
     struct br_schedule_request request = {
@@ -156,6 +186,7 @@ int main(void)
         cmocka_unit_test(br_generate_tree__flat_gathers_in_place),
         cmocka_unit_test(br_generate_tree__spreads_the_sends),
         cmocka_unit_test(br_generate_tree__passes_a_barrier_up_and_down),
+        cmocka_unit_test(br_generate_tree__passes_all_blocks_up_and_down),
         cmocka_unit_test(br_generate_tree__serves_the_largest_subtree_first),
     };
 
