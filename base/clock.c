@@ -18,3 +18,11 @@ uint64_t br_clock_process(void)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
     return (uint64_t)ts.tv_sec * BR_SEC + (uint64_t)ts.tv_nsec;
 }
+
+uint64_t br_clock_thread(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * BR_SEC + (uint64_t)ts.tv_nsec;
+}

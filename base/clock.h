@@ -2,7 +2,7 @@
 /*
  * Time is nanoseconds in a uint64_t, from a monotonic clock or from the simulator. Only base/,
  * transport/, the thread shell of a worker and the tools read a clock. All other code gets the time
- * as a parameter, `now`. Both functions may be called from any thread and cannot fail.
+ * as a parameter, `now`. The functions may be called from any thread and cannot fail.
  */
 #ifndef BR_BASE_CLOCK_H
 #define BR_BASE_CLOCK_H
@@ -18,5 +18,8 @@ uint64_t br_clock_now(void);
 
 /* Returns the CPU time that this process has used, all threads together; a system call. */
 uint64_t br_clock_process(void);
+
+/* Returns the CPU time that the calling thread has used; a system call. */
+uint64_t br_clock_thread(void);
 
 #endif

@@ -173,7 +173,7 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
 /* Nobody waits for frames without a cookie. */
 static void transport_stream_skip(struct br_stream_tx *tx)
 {
-    while (tx->reported != tx->sent && !transport_stream_entry(tx, tx->reported)->cookie)
+    while (tx->reported != tx->done && !transport_stream_entry(tx, tx->reported)->cookie)
         tx->reported++;
 }
 
@@ -191,12 +191,30 @@ void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes)
         tx->sent++;
         tx->cursor = 0;
     }
+    if (!tx->held)
+        br_stream_tx_let_go(tx, tx->sent);
+}
+
+void br_stream_tx_hold(struct br_stream_tx *tx)
+{
+    tx->held = true;
+}
+
+void br_stream_tx_let_go(struct br_stream_tx *tx, uint32_t frame)
+{
+    tx->done = frame;
     transport_stream_skip(tx);
+}
+
+void br_stream_tx_let_go_all(struct br_stream_tx *tx)
+{
+    tx->held = false;
+    br_stream_tx_let_go(tx, tx->sent);
 }
 
 bool br_stream_tx_report(struct br_stream_tx *tx, uint64_t *cookie)
 {
-    if (tx->reported == tx->sent)
+    if (tx->reported == tx->done)
         return false;
     *cookie = transport_stream_entry(tx, tx->reported++)->cookie;
     transport_stream_skip(tx);

@@ -43,8 +43,10 @@ struct br_stream_rx {
 };
 
 struct br_stream_tx {
-    uint32_t posted, sent, reported; /* free-running: reported <= sent <= posted */
-    uint32_t cursor;                 /* bytes of frame `sent`, header included, that are gone */
+    /* free-running: reported <= done <= sent <= posted; frames before `done` may be reported */
+    uint32_t posted, sent, done, reported;
+    bool held;       /* frames from `done` on are still read though they have been sent (note 5) */
+    uint32_t cursor; /* bytes of frame `sent`, header included, that are gone */
     struct br_stream_entry {
         struct br_frame_header header;
         const uint8_t *payload;
@@ -98,8 +100,13 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
 
 /* Reports that so many of these bytes were sent. */
 void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes);
+/* Says before br_stream_tx_advance() that frames are still read when they have been sent: from this
+ * one on none is reported until br_stream_tx_let_go() names a later one, or all are let go. */
+void br_stream_tx_hold(struct br_stream_tx *tx);
+void br_stream_tx_let_go(struct br_stream_tx *tx, uint32_t frame);
+void br_stream_tx_let_go_all(struct br_stream_tx *tx);
 /* Takes the oldest frame that was sent and has to be reported, as its cookie is not 0: sets
- * *cookie. Returns false when there is none, which is so exactly when tx->reported is tx->sent. */
+ * *cookie. Returns false when there is none, which is so exactly when tx->reported is tx->done. */
 bool br_stream_tx_report(struct br_stream_tx *tx, uint64_t *cookie);
 
 #endif

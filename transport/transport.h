@@ -63,7 +63,7 @@ struct br_caps {
 /* What probe() has found: one NIC, or the one pseudo device of shm. */
 struct br_device_info {
     char name[BR_DEVICE_NAME]; /* What the user writes in BRAID_DEVICES: eth0, lo, shm0. */
-    char detail[96];           /* Address, rate and chosen features, one line for `braid info`. */
+    char detail[112];          /* Address, rate and chosen features, one line for `braid info`. */
     /* Empty when the device can be used; else the reason why not and the command that mends it. */
     char why_not[408];
     int numa_node;            /* The NUMA node of the device, or -1 when it is unknown. */

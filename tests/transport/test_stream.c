@@ -301,6 +301,31 @@ static void tx_push__full_until_reported(void **state)
     assert_true(br_stream_tx_push(&tx, &frame));
 }
 
+static void tx_report__waits_for_what_is_still_read(void **state)
+{
+    uint64_t cookie;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        push_message(0, (uint8_t)i); /* of 64 bytes, with cookies 1 to 4 */
+    br_stream_tx_advance(&tx, 64);
+    br_stream_tx_hold(&tx);
+    br_stream_tx_advance(&tx, 2 * 64);
+    assert_true(br_stream_tx_report(&tx, &cookie)); /* it was sent before */
+    assert_int_equal(cookie, 1);
+    assert_false(br_stream_tx_report(&tx, &cookie));
+    br_stream_tx_let_go(&tx, 2);
+    assert_true(br_stream_tx_report(&tx, &cookie));
+    assert_int_equal(cookie, 2);
+    assert_false(br_stream_tx_report(&tx, &cookie));
+    br_stream_tx_let_go_all(&tx);
+    br_stream_tx_advance(&tx, 64);
+    for (uint64_t i = 3; i <= 4; i++) {
+        assert_true(br_stream_tx_report(&tx, &cookie));
+        assert_int_equal(cookie, i);
+    }
+}
+
 static void tx_gather__respects_both_limits(void **state)
 {
     struct iovec iov[4];
@@ -420,6 +445,7 @@ int main(void)
         TEST(rx_got__data_frame_of_an_unauthenticated_peer_is_refused),
         TEST(rx_got__malformed_headers),
         TEST(tx_push__full_until_reported),
+        TEST(tx_report__waits_for_what_is_still_read),
         TEST(tx_gather__respects_both_limits),
         TEST(tx_gather__takes_whole_frames),
         TEST(tx_gather__bulk_leaves_apart),

@@ -31,6 +31,12 @@ static void tcp_device_describe(const struct br_interface *interface, bool ring,
 {
     static const struct br_device_config any = {0};
     struct br_tcp_socket_options options;
+    static const char *const ways[] = {
+        [BR_TCP_ZERO_COPY_TRIED] = "tried on each link",
+        [BR_TCP_ZERO_COPY_OFF] = "off",
+        [BR_TCP_ZERO_COPY_ON] = "on",
+    };
+    enum br_tcp_zero_copy_way way;
     char address[64] = "no address";
 
     memset(out, 0, sizeof *out);
@@ -45,9 +51,11 @@ static void tcp_device_describe(const struct br_interface *interface, bool ring,
         snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_message());
         *options.congestion = '\0';
     }
-    snprintf(out->detail, sizeof out->detail, "%.39s, TCP %.15s, %s, zero-copy send off", address,
+    if (br_tcp_zero_copy_read(&way))
+        snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_message());
+    snprintf(out->detail, sizeof out->detail, "%.39s, TCP %.15s, %s, zero-copy send %s", address,
              *options.congestion ? options.congestion : "as the host",
-             ring ? "io_uring" : "no io_uring");
+             ring ? "io_uring" : "no io_uring", ways[way]);
 }
 
 static int tcp_device_probe(struct br_device_info *out, int max)
@@ -103,8 +111,10 @@ static int tcp_device_allocate(struct br_tcp_device *device, const struct br_dev
 static int tcp_device_start(struct br_tcp_device *device, const struct br_interface *interface)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    int rc = br_tcp_socket_options_of(&device->base, interface, &device->options);
+    int rc = br_tcp_zero_copy_read(&device->zero_copy);
 
+    if (!rc)
+        rc = br_tcp_socket_options_of(&device->base, interface, &device->options);
     if (rc)
         return rc;
     device->listen_fd = br_tcp_socket_listen(interface, &device->options, &device->address);

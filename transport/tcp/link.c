@@ -46,6 +46,7 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
     }
     link->base.device = &device->base;
     link->fd = link->busy = -1;
+    br_tcp_zero_copy_init(&link->zero_copy, device->zero_copy);
     link->event_poll = device->n_polls - 2;
     br_inet_text(peer, true, link->base.peer_name, sizeof link->base.peer_name);
     link->index = device->n_open;
@@ -92,6 +93,18 @@ void br_tcp_link_ask(struct br_tcp_link *link)
         info.tcpi_min_rtt = 0; /* no packet has been measured yet */
     link->base.facts = (struct br_link_facts){.resent_packets = info.tcpi_total_retrans,
                                               .min_rtt = info.tcpi_min_rtt * BR_US};
+}
+
+void br_tcp_link_read_ends(struct br_tcp_link *link)
+{
+    struct br_tcp_device *device = tcp_link_device_of(link);
+
+    if (!link->tx.held)
+        return;
+    device->base.counters.system_calls +=
+        br_tcp_zero_copy_read_ends(&link->zero_copy, &link->tx, link->fd, link->base.peer_name);
+    if (link->tx.reported != link->tx.done)
+        device->unreported = true;
 }
 
 void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
@@ -178,10 +191,14 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
 
 void br_tcp_link_close(struct br_link *base)
 {
+    static const struct linger reset = {.l_onoff = 1};
     struct br_tcp_link *link = (struct br_tcp_link *)base;
     struct br_tcp_device *device = tcp_link_device_of(link);
 
     br_tcp_link_unwatch(link);
+    br_tcp_link_read_ends(link);
+    if (link->tx.held) /* which the kernel then forgets (zero_copy.h) */
+        setsockopt(link->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     if (link->fd >= 0)
         close(link->fd);
     br_stream_rx_destroy(&link->rx);

@@ -67,7 +67,7 @@ static bool tcp_poll_sent(struct br_tcp_device *device, struct br_tcp_link *link
 {
     if (call->result >= 0) {
         br_stream_tx_advance(&link->tx, (size_t)call->result);
-        if (link->tx.reported != link->tx.sent)
+        if (link->tx.reported != link->tx.done)
             device->unreported = true;
         if ((size_t)call->result < call->bytes)
             link->writable = false;
@@ -93,13 +93,16 @@ static bool send_batch(struct br_tcp_device *device)
     return again;
 }
 
-/* Adds a call for what is posted on a link. */
+/* Adds a call for what is posted on a link; it may have been made already. */
 static void add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
 {
     struct br_tcp_call *call = br_tcp_batch_send(batch, link, link->fd);
 
     call->msg.msg_iovlen =
         (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS, SEND_BYTES, &call->bytes);
+    if (br_tcp_zero_copy_wants(&link->zero_copy, call->bytes))
+        link->base.device->counters.system_calls +=
+            br_tcp_zero_copy_send(&link->zero_copy, &link->tx, call, link->base.peer_name);
 }
 
 void br_tcp_send_link(struct br_tcp_link *link)
@@ -171,6 +174,10 @@ static void note_ready(struct br_tcp_device *device, struct br_tcp_link *link, u
             finish_connect(link);
         return;
     }
+    if (events & EPOLLERR && link->tx.held) {
+        br_tcp_link_read_ends(link);
+        events &= ~(uint32_t)EPOLLERR; /* a real error has EPOLLHUP beside it (zero_copy.h) */
+    }
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         link->hung_up = true;
     if (events & EPOLLIN || link->hung_up)
@@ -231,6 +238,12 @@ static bool must_check_sockets(struct br_tcp_device *device)
             link->writable = true; /* nobody tells: it is tried */
         return true;
     }
+    if (link->tx.held) {
+        device->watch_poll = device->n_polls;
+        if (br_tcp_link_watch(link))
+            br_tcp_link_read_ends(link); /* nobody tells */
+        return true;
+    }
     if (device->n_polls - device->watch_poll > WATCH_POLLS)
         br_tcp_link_unwatch(link);
     return device->n_polls % EPOLL_EVERY == 0;
@@ -275,7 +288,7 @@ static void tcp_poll_report_sent(struct br_tcp_device *device, struct report *re
             continue;
         while (report->n < max && br_stream_tx_report(&link->tx, &cookie))
             tcp_poll_add_event(report, link, BR_EVENT_SENT)->cookie = cookie;
-        if (link->tx.reported != link->tx.sent) {
+        if (link->tx.reported != link->tx.done) {
             device->unreported = true;
             return;
         }
@@ -420,7 +433,7 @@ static bool has_work(const struct br_tcp_link *link)
         return true;
     if (link->state != BR_TCP_UP)
         return false;
-    return can_send(link) || can_receive(link) || link->tx.sent != link->tx.reported;
+    return can_send(link) || can_receive(link) || link->tx.done != link->tx.reported;
 }
 
 int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)

@@ -12,6 +12,7 @@
 #include "transport/stream.h"
 #include "transport/tcp_socket.h"
 #include "transport/tcp/uring_batch.h"
+#include "transport/tcp/zero_copy.h"
 
 #define BR_TCP_EVENTS 64    /* The most events of one poll. */
 #define BR_TCP_AHEAD  8192u /* Bytes that one call reads ahead, at most (note 6). */
@@ -46,12 +47,14 @@ struct br_tcp_link {
      * is there. */
     uint8_t *ahead;
     uint32_t ahead_at, ahead_end;
+    struct br_tcp_zero_copy zero_copy; /* While it waits for ends, tx.held is set. */
 };
 
 struct br_tcp_device {
     struct br_device base;
     struct br_tcp_socket_options options;
-    union br_inet_address address; /* Where the device listens. */
+    enum br_tcp_zero_copy_way zero_copy; /* Of new links. */
+    union br_inet_address address;       /* Where the device listens. */
     int listen_fd, epoll_fd;
     bool incoming;      /* A connection may wait to be accepted. */
     bool check_sockets; /* The next poll calls epoll. */
@@ -117,6 +120,9 @@ static inline void br_tcp_link_drop_ahead(struct br_tcp_device *device, struct b
         br_pool_put(&device->aheads, link->ahead);
     link->ahead = NULL;
 }
+
+/* Reads which zero-copy sends have ended, if the link waits for any. */
+void br_tcp_link_read_ends(struct br_tcp_link *link);
 
 /* poll.c. Sends what is posted on a link, as much as one call and the socket take. */
 void br_tcp_send_link(struct br_tcp_link *link);

@@ -138,29 +138,34 @@ static void batch_collect(struct io_uring *ring, int n)
     }
 }
 
-static void run_ring(struct br_tcp_batch *batch)
+/* n: calls without a result. */
+static void run_ring(struct br_tcp_batch *batch, int n)
 {
     int rc;
 
     for (int i = 0; i < batch->n; i++)
-        batch_prepare(io_uring_get_sqe(&batch->ring), &batch->calls[i]);
-    rc = io_uring_submit_and_wait(&batch->ring, (unsigned)batch->n);
+        if (batch->calls[i].result == NO_RESULT)
+            batch_prepare(io_uring_get_sqe(&batch->ring), &batch->calls[i]);
+    rc = io_uring_submit_and_wait(&batch->ring, (unsigned)n);
     batch_collect(&batch->ring, rc > 0 ? rc : 0);
-    if (rc == batch->n)
+    if (rc == n)
         return;
     /* What was not taken would go out later with addresses that are no longer ours: the ring must
      * go. */
     br_downgrade(io_uring);
-    br_log_warn("io_uring took %d of %d calls: plain system calls from now on", rc, batch->n);
+    br_log_warn("io_uring took %d of %d calls: plain system calls from now on", rc, n);
     br_tcp_batch_destroy(batch);
 }
 
 unsigned br_tcp_batch_run(struct br_tcp_batch *batch)
 {
     unsigned system_calls = 0;
+    int n = 0;
 
-    if (batch->ring_on && batch->n > BR_TCP_FEW) {
-        run_ring(batch);
+    for (int i = 0; batch->n > BR_TCP_FEW && i < batch->n; i++)
+        n += batch->calls[i].result == NO_RESULT;
+    if (batch->ring_on && n > BR_TCP_FEW) {
+        run_ring(batch, n);
         system_calls++;
     }
     for (int i = 0; i < batch->n; i++)
