@@ -43,6 +43,8 @@ int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
     coll->ranks = ranks;
     coll->rank = rank;
     coll->window = HALF;
+    if (ranks > 1)
+        coll->cell_bytes = BR_SHM_COLL_CELLS / (ranks - 1) / BR_SHM_COLL_LINE * BR_SHM_COLL_LINE;
     return 0;
 }
 
@@ -102,39 +104,14 @@ static uint64_t payload_start(const struct br_shm_coll *coll, uint64_t epoch, si
                : (start + HALF - 1) / HALF * HALF;
 }
 
-/* Do the next epoch's bytes go where this rank has read those of the epoch before? Into its own
- * ring only where its last part was, which the next one keeps clear of (note 13). */
-static bool exchanges(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
-{
-    return coll->taken.bytes >= bytes && coll->taken.epoch + 1 == epoch &&
-           (coll->taken.start < PAYLOAD || coll->taken.start - PAYLOAD == coll->last % PAYLOAD);
-}
-
-void br_shm_coll_take(struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
-{
-    const struct br_shm_slot *slot = br_shm_coll_slot(coll, !coll->rank, epoch);
-    uint64_t start;
-
-    if (bytes <= BR_SHM_COLL_SMALL) {
-        if (coll->taken.epoch + 1 == epoch)
-            coll->taken.epoch = epoch; /* what it was before is still this rank's */
-        return;
-    }
-    start = __atomic_load_n(&slot->start, __ATOMIC_RELAXED);
-    coll->taken.epoch = epoch;
-    coll->taken.start = start;
-    coll->taken.bytes = start < 2 * PAYLOAD && start % PAYLOAD + bytes <= PAYLOAD ? bytes : 0;
-}
-
 /* As far as this rank knows (note 2). */
 static bool has_room(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
     if (epoch - coll->floor >= BR_SHM_COLL_DEPTH)
         return false;
-    return bytes <= BR_SHM_COLL_SMALL || exchanges(coll, epoch, bytes) ||
-           payload_start(coll, epoch, bytes) + bytes -
-                   coll->starts[coll->floor % BR_SHM_COLL_DEPTH] <=
-               PAYLOAD;
+    return bytes <= BR_SHM_COLL_SMALL || payload_start(coll, epoch, bytes) + bytes -
+                                                 coll->starts[coll->floor % BR_SHM_COLL_DEPTH] <=
+                                             PAYLOAD;
 }
 
 static bool all_published(const struct br_shm_coll *coll, uint64_t epoch)
@@ -157,12 +134,11 @@ bool br_shm_coll_find_room(struct br_shm_coll *coll, uint64_t epoch, size_t byte
     return true;
 }
 
-/* As the slot says it. */
-static uint64_t next_place(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
+/* Where a part is that the next epoch's slot says. */
+static uint8_t *next_place(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
-    if (exchanges(coll, epoch, bytes))
-        return (coll->taken.start + PAYLOAD) % (2 * PAYLOAD);
-    return payload_start(coll, epoch, bytes) % PAYLOAD;
+    return br_shm_coll_area(coll, coll->rank)->payload +
+           payload_start(coll, epoch, bytes) % PAYLOAD;
 }
 
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
@@ -171,16 +147,11 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
     struct br_shm_slot *slot = br_shm_coll_slot(coll, coll->rank, epoch);
 
     if (bytes > BR_SHM_COLL_SMALL) {
-        uint64_t place = next_place(coll, epoch, bytes);
-
         if (data)
-            br_copy(br_shm_coll_part(coll, coll->rank, place, bytes), data, bytes);
-        slot->start = place;
-        if (!exchanges(coll, epoch, bytes)) {
-            coll->last = payload_start(coll, epoch, bytes);
-            coll->end = coll->last + bytes;
-        }
-        coll->taken.bytes = 0;
+            br_copy(next_place(coll, epoch, bytes), data, bytes);
+        coll->last = payload_start(coll, epoch, bytes);
+        coll->end = coll->last + bytes;
+        slot->start = coll->last % PAYLOAD;
     } else if (bytes) {
         memcpy(slot->small, data, bytes);
     }
@@ -198,6 +169,5 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
 
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch)
 {
-    return br_shm_coll_part(coll, coll->rank, next_place(coll, epoch, BR_SHM_COLL_BYTES),
-                            BR_SHM_COLL_BYTES);
+    return next_place(coll, epoch, BR_SHM_COLL_BYTES);
 }

@@ -30,10 +30,14 @@
  * all of it is used: the more calls a rank is ahead, the less often the core changes hands. */
 #define BR_SHM_COLL_WINDOW (8u << 10)
 #define BR_SHM_COLL_RANKS  256u /* at most */
-#define BR_SHM_COLL_NOTE   16u  /* bytes about an epoch, for error messages */
+/* Up to so many ranks, each gives what all the others read to every one of them (note 13). */
+#define BR_SHM_COLL_EACH 4u
+#define BR_SHM_COLL_NOTE 16u /* bytes about an epoch, for error messages */
 
-#define BR_SHM_COLL_LINE       64u
-#define BR_SHM_COLL_PAYLOAD    (2 * (size_t)BR_SHM_COLL_BYTES)
+#define BR_SHM_COLL_LINE    64u
+#define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_BYTES)
+/* Some more than a power of two, whose parts would just not fit into cells of whole lines. */
+#define BR_SHM_COLL_CELLS      ((size_t)BR_SHM_COLL_BYTES + (4u << 10))
 #define BR_SHM_COLL_CHECK_BITS 16
 #define BR_SHM_COLL_APART      37u /* slots; odd, so each has its turn */
 
@@ -62,10 +66,8 @@ struct br_shm_slot {
     _Alignas(2 * BR_SHM_COLL_LINE) _Atomic uint64_t epoch;
     union {
         uint8_t small[BR_SHM_COLL_SMALL];
-        struct { /* of more than BR_SHM_COLL_SMALL bytes */
-            /* in the rank's payload; from BR_SHM_COLL_PAYLOAD on, in that of the other one of two
-             * ranks (note 13) */
-            uint64_t start;
+        struct {            /* of none or more than BR_SHM_COLL_SMALL bytes */
+            uint64_t start; /* in the rank's payload */
             struct br_shm_agenda agenda;
         };
     };
@@ -76,6 +78,8 @@ struct br_shm_area {
     struct br_shm_slot slots[BR_SHM_COLL_DEPTH];
     uint8_t notes[BR_SHM_COLL_DEPTH][BR_SHM_COLL_NOTE];
     _Alignas(BR_SHM_COLL_LINE) uint8_t payload[BR_SHM_COLL_PAYLOAD];
+    /* one for each other rank, in the order of the ranks (note 13) */
+    _Alignas(BR_SHM_COLL_LINE) uint8_t cells[BR_SHM_COLL_CELLS];
 };
 
 struct br_shm_coll {
@@ -88,13 +92,9 @@ struct br_shm_coll {
     /* of this rank's payload, which is a ring: where the last part begins that this rank had put
      * there by each of the last epochs, and where the last one of all begins and ends */
     uint64_t starts[BR_SHM_COLL_DEPTH], last, end;
-    size_t window; /* how much of each half of it is used, if what is given fits there */
-    /* of two ranks: what the other one gave in this epoch, `start` as in its slot, has been read,
-     * and this rank may write there (note 13) */
-    struct {
-        uint64_t epoch, start;
-        size_t bytes;
-    } taken;
+    size_t window;      /* how much of each half of it is used, if what is given fits there */
+    size_t cell_bytes;  /* of a cell */
+    uint64_t exchanges; /* begun so far, on all ranks the same */
 };
 
 /* One rank creates the segment and sends *fd to the other ranks (br_shm_link_send_fd()), which
@@ -147,11 +147,6 @@ static inline void br_shm_coll_learn(struct br_shm_coll *coll, uint64_t epoch)
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes);
 
-/* Of two ranks: this one has read all that the other gave in the epoch, and does not look there
- * again. Called for each epoch: where nothing larger than a slot was given, what was taken before
- * remains so. */
-void br_shm_coll_take(struct br_shm_coll *coll, uint64_t epoch, size_t bytes);
-
 /* Where BR_SHM_COLL_BYTES bytes of the next epoch go, which this rank may publish with as many. */
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch);
 
@@ -163,8 +158,8 @@ static inline void br_shm_coll_describe(struct br_shm_coll *coll, uint64_t epoch
            BR_SHM_COLL_NOTE);
 }
 
-/* Says the agenda with an epoch of more than BR_SHM_COLL_SMALL bytes; as the note, before it is
- * published. Only epochs with which it was said have one. */
+/* Says the agenda with an epoch of none or more than BR_SHM_COLL_SMALL bytes; as the note, before
+ * it is published. Only epochs with which it was said have one. */
 static inline void br_shm_coll_set_agenda(struct br_shm_coll *coll, uint64_t epoch,
                                           struct br_shm_agenda agenda)
 {
@@ -197,7 +192,7 @@ static inline bool br_shm_coll_ready(const struct br_shm_coll *coll, uint32_t ra
 uint64_t br_shm_coll_missing(const struct br_shm_coll *coll, uint32_t rank, uint64_t end);
 
 /* Of an epoch that is ready: the check that `rank` published, and its data. The data are valid
- * until this rank publishes epoch + 1, or takes them. bytes: as published. */
+ * until this rank publishes epoch + 1. bytes: as published. */
 static inline uint16_t br_shm_coll_check(const struct br_shm_coll *coll, uint32_t rank,
                                          uint64_t epoch)
 {
@@ -205,28 +200,42 @@ static inline uint16_t br_shm_coll_check(const struct br_shm_coll *coll, uint32_
                                           memory_order_relaxed);
 }
 
-/* Where `rank` has put a part whose slot says `start`. Whatever another rank writes there, nothing
- * outside of a payload is accessed. */
-static inline uint8_t *br_shm_coll_part(const struct br_shm_coll *coll, uint32_t rank,
-                                        uint64_t start, size_t bytes)
-{
-    if (start >= BR_SHM_COLL_PAYLOAD && coll->ranks == 2) {
-        start -= BR_SHM_COLL_PAYLOAD;
-        rank = !rank;
-    }
-    return br_shm_coll_area(coll, rank)->payload +
-           (start <= BR_SHM_COLL_PAYLOAD - bytes ? start : 0);
-}
-
 static inline const void *br_shm_coll_data(const struct br_shm_coll *coll, uint32_t rank,
                                            uint64_t epoch, size_t bytes)
 {
     const struct br_shm_slot *slot = br_shm_coll_slot(coll, rank, epoch);
+    uint64_t start;
 
     if (bytes <= BR_SHM_COLL_SMALL)
         return slot->small;
-    /* read once, as another rank may write there */
-    return br_shm_coll_part(coll, rank, __atomic_load_n(&slot->start, __ATOMIC_RELAXED), bytes);
+    /* read once: whatever another rank writes there, nothing outside of the payload is accessed */
+    start = __atomic_load_n(&slot->start, __ATOMIC_RELAXED);
+    return br_shm_coll_area(coll, rank)->payload +
+           (start <= BR_SHM_COLL_PAYLOAD - bytes ? start : 0);
+}
+
+/* Exchanges: in an epoch every rank gives every other one up to coll->cell_bytes bytes, which lie
+ * in a cell that nobody else reads (note 13). This begins one. What was given to this rank in the
+ * one before it has read, or it has seen that all ranks have published that epoch and reads it no
+ * more. */
+static inline void br_shm_coll_exchange(struct br_shm_coll *coll)
+{
+    coll->exchanges++;
+}
+
+/* Where the bytes are that `from` gives `to` in the exchange that was begun last. One of the two is
+ * this rank, which writes before it publishes the epoch, and reads when the other one has. */
+static inline uint8_t *br_shm_coll_cell(const struct br_shm_coll *coll, uint32_t from, uint32_t to)
+{
+    bool swapped = coll->exchanges % 2;
+    uint32_t at = swapped ? to : from, other = swapped ? from : to;
+
+    return br_shm_coll_area(coll, at)->cells + (other - (other > at)) * coll->cell_bytes;
+}
+
+static inline bool br_shm_coll_gives_each(const struct br_shm_coll *coll)
+{
+    return coll->ranks <= BR_SHM_COLL_EACH;
 }
 
 #endif

@@ -78,12 +78,12 @@ struct br_shm_executor {
     uint16_t check;     /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,
      * and how many elements of each block a round has, with BR_SHM_CHUNKS; has_read: what this rank
-     * needs of the round is in the result; reads: there is more to do at once, but others may have
-     * the context's lock in between. */
+     * needs of the round is in the result; exchanges: what it gives lies in cells; reads: there is
+     * more to do at once, but others may have the context's lock in between. */
     enum br_shm_form form;
     uint32_t round, rounds, first_round; /* with first_round it began, or has gone on */
     size_t chunk;
-    bool has_read, reads;
+    bool has_read, exchanges, reads;
     struct br_shm_direct direct;
     bool busy; /* an operation on the short way has the turn; the queue waits */
     /* the operation that has the turn, which is that one or the head of `queue`, has published */

@@ -38,6 +38,16 @@ static uint32_t round_first_block(const struct br_shm_executor *shm, const struc
     return shm->n == 2 && br_collective_blocks(op->collective, 2, BR_INPUT) == 2 ? !shm->rank : 0;
 }
 
+/* Does every rank give every other one a block of its own, in their cell (coll.h)? */
+static bool round_exchanges(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    bool own = br_shm_coll_gives_each(&shm->coll)
+                   ? !br_collective_rooted(op->collective)
+                   : op->collective == BR_ALLTOALL || op->collective == BR_REDUCE_SCATTER;
+
+    return own && br_shm_round_block_bytes(op) > BR_SHM_COLL_SMALL;
+}
+
 /* Elements [first, first + count) of each block are those of the current round. */
 struct elements {
     size_t first, count;
@@ -52,11 +62,10 @@ static struct elements round_elements(const struct br_shm_executor *shm,
 }
 
 /* Into how many rounds the operation is cut, and how many elements of a block one round has: in all
- * but the last as many, which an area has room for. */
-static void round_cut(struct br_shm_executor *shm, const struct br_operation *op)
+ * but the last as many, of `bytes` bytes at most. */
+static void round_cut(struct br_shm_executor *shm, const struct br_operation *op, size_t bytes)
 {
-    size_t line = LINE / br_type_size(op->type),
-           most = BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective) / LINE * line,
+    size_t line = LINE / br_type_size(op->type), most = bytes / LINE * line,
            rounds = op->count > most ? (op->count + most - 1) / most : 1;
 
     shm->rounds = (uint32_t)rounds;
@@ -117,6 +126,8 @@ static const void *round_part(const struct br_shm_executor *shm, const struct br
 
     if (rank == shm->rank)
         return (const uint8_t *)op->send + (block * op->count + part.first) * size;
+    if (shm->exchanges)
+        return br_shm_coll_cell(&shm->coll, rank, shm->rank);
     return (const uint8_t *)br_shm_coll_data(&shm->coll, rank, shm->epoch,
                                              round_given(shm, op, rank)) +
            (shm->n == 2 ? 0 : block) * bytes;
@@ -320,6 +331,19 @@ static void round_say_agenda(struct br_shm_executor *shm, const struct br_operat
     br_shm_coll_set_agenda(&shm->coll, shm->epoch + 1, agenda);
 }
 
+/* Gives each other rank the elements of this round of its block. */
+static void round_exchange(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    size_t bytes = round_elements(shm, op).count * br_type_size(op->type);
+    bool one = br_collective_blocks(op->collective, shm->n, BR_INPUT) == 1;
+
+    br_shm_coll_exchange(&shm->coll);
+    for (uint32_t r = 0; r < shm->n; r++)
+        if (r != shm->rank)
+            br_copy(br_shm_coll_cell(&shm->coll, shm->rank, r),
+                    round_part(shm, op, shm->rank, one ? 0 : r), bytes);
+}
+
 /* What this rank gives of the elements of this round, block behind block. */
 static void round_write_chunk(struct br_shm_executor *shm, const struct br_operation *op)
 {
@@ -340,13 +364,15 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
 
     switch (shm->form) {
     case BR_SHM_CHUNKS:
-        round_write_chunk(shm, op);
+        if (shm->exchanges)
+            round_exchange(shm, op);
+        else
+            round_write_chunk(shm, op);
         round_say_agenda(shm, op);
-        round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
+        round_show(shm, op, NULL, shm->exchanges ? 0 : BR_SHM_COLL_BYTES);
         break;
     case BR_SHM_SPLIT:
-        br_shm_split_write(&shm->coll, op, shm->round, shm->round != shm->first_round,
-                           shm->epoch + 1);
+        br_shm_split_write(&shm->coll, op, shm->round, shm->first_round, shm->epoch + 1);
         round_say_agenda(shm, op);
         round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
         break;
@@ -362,42 +388,39 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
 
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    size_t block = br_shm_round_block_bytes(op), bytes = br_shm_round_bytes(shm->n, op);
-    bool split = op->collective == BR_ALLREDUCE && shm->n > 2 &&
-                 (block >= shm->split_bytes || block > BR_SHM_COLL_BYTES);
+    bool exchanges = round_exchanges(shm, op);
+    size_t block = br_shm_round_block_bytes(op), /* and the most of it that one round has */
+        most = exchanges ? shm->coll.cell_bytes
+                         : BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective);
+    bool split =
+        op->collective == BR_ALLREDUCE && shm->n > 2 && (block >= shm->split_bytes || block > most);
 
     shm->form = BR_SHM_CHUNKS;
+    shm->exchanges = exchanges;
     shm->round = shm->first_round = op->shm_round;
     shm->rounds = 1;
     shm->chunk = op->count;
     shm->has_read = false;
-    if (!split && bytes <= BR_SHM_COLL_BYTES) {
+    if (!split && !exchanges && block <= most) {
         size_t gives = round_blocks(shm, op, shm->rank) * block,
                skips = gives ? round_first_block(shm, op) * block : 0;
 
         return br_shm_round_publish(shm, op, (const uint8_t *)op->send + skips, gives);
     }
-    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1, BR_SHM_COLL_BYTES))
+    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1,
+                                 exchanges && !split ? 0 : BR_SHM_COLL_BYTES))
         return false;
     if (split) {
         shm->form = BR_SHM_SPLIT;
         shm->rounds = br_shm_split_rounds(&shm->coll, op);
-    } else {
-        round_cut(shm, op); /* for direct reads, too, which may have to begin anew */
-        if (shm->direct.allowed && br_shm_direct_suits(op->collective))
+    } else if (block > most) {
+        round_cut(shm, op, most); /* for direct reads, too, which may have to begin anew */
+        if (shm->direct.allowed && br_shm_direct_suits(op->collective) &&
+            !(exchanges && shm->rounds <= BR_SHM_DIRECT_ROUNDS))
             shm->form = BR_SHM_OFFERS;
     }
     round_show_next(shm, op);
     return true;
-}
-
-/* One of two ranks has read all that the other one gave in this round. */
-static void round_take(struct br_shm_executor *shm, const struct br_operation *op)
-{
-    size_t given = round_given(shm, op, !shm->rank);
-
-    if (given <= BR_SHM_COLL_SMALL || br_shm_round_needs(shm, op, !shm->rank))
-        br_shm_coll_take(&shm->coll, shm->epoch, given);
 }
 
 /* What the operation needs of this round, in which all that it waits for have published. */
@@ -418,8 +441,6 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
         return br_shm_direct_agreed(&shm->direct, &shm->coll, shm->epoch) ? COMPLETE : NEXT_ROUND;
     default:
         round_combine(shm, op);
-        if (shm->n == 2 && !shm->guest) /* which reads what this rank has published itself */
-            round_take(shm, op);
         break;
     }
     if (round_yields(shm, op))

@@ -28,15 +28,20 @@ static size_t whole_lines(size_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* An area has room for a chunk and, behind it, for the largest part of one. */
-static size_t most_chunk_bytes(uint32_t ranks)
+/* In a cell, where values are behind sums that are given to each rank. */
+static size_t most_part_bytes(const struct br_shm_coll *coll)
 {
-    return (size_t)(BR_SHM_COLL_BYTES / LINE - 1) * ranks / (ranks + 1) * LINE;
+    return br_shm_coll_gives_each(coll) ? coll->cell_bytes / 2 / LINE * LINE : coll->cell_bytes;
+}
+
+static size_t most_chunk_bytes(const struct br_shm_coll *coll)
+{
+    return most_part_bytes(coll) * coll->ranks;
 }
 
 static size_t chunk_count(const struct br_shm_coll *coll, const struct br_operation *op)
 {
-    size_t most = most_chunk_bytes(coll->ranks), all = operation_bytes(op);
+    size_t most = most_chunk_bytes(coll), all = operation_bytes(op);
 
     return all ? (all + most - 1) / most : 1;
 }
@@ -63,12 +68,6 @@ static struct span part_of(const struct br_shm_coll *coll, struct span chunk, ui
     return (struct span){.first = chunk.first + first, .bytes = end > first ? end - first : 0};
 }
 
-/* The area of a rank, whatever it has published: values first, sums behind them. */
-static const uint8_t *area_of(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch)
-{
-    return br_shm_coll_data(coll, rank, epoch, BR_SHM_COLL_BYTES);
-}
-
 size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_rate rate,
                               uint32_t ranks)
 {
@@ -84,41 +83,69 @@ uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_ope
     return (uint32_t)chunk_count(coll, op) + 1;
 }
 
-/* Reduces this rank's part of a chunk, whose values the ranks have published in `epoch`. */
-static void split_reduce(const struct br_shm_coll *coll, const struct br_operation *op,
-                         struct span chunk, uint64_t epoch, void *out)
+/* Where the values of a round begin in a cell. */
+static size_t values_at(const struct br_shm_coll *coll, bool has_sums)
 {
-    struct span part = part_of(coll, chunk, coll->rank);
+    return has_sums && br_shm_coll_gives_each(coll) ? most_part_bytes(coll) : 0;
+}
+
+/* Reduces this rank's part of a chunk, whose values the ranks have exchanged last, at `at`. */
+static void split_reduce(const struct br_shm_coll *coll, const struct br_operation *op,
+                         struct span part, size_t at, void *out)
+{
     const void *in[BR_SHM_COLL_RANKS];
 
     for (uint32_t r = 0; r < coll->ranks; r++)
-        in[r] = area_of(coll, r, epoch) + (part.first - chunk.first);
+        in[r] = r == coll->rank ? (const uint8_t *)op->send + part.first
+                                : br_shm_coll_cell(coll, r, coll->rank) + at;
     if (part.bytes)
         br_reduce_operation(op, out, in, (int)coll->ranks, part.bytes / br_type_size(op->type),
                             (int)coll->ranks);
 }
 
-void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
-                        bool has_sums, uint64_t epoch)
+static void split_give(const struct br_shm_coll *coll, uint32_t rank, size_t at, const void *base,
+                       struct span part)
 {
-    struct span chunk = chunk_of(coll, op, round);
-    uint8_t *area = br_shm_coll_space(coll, epoch);
+    if (part.bytes)
+        br_copy(br_shm_coll_cell(coll, coll->rank, rank) + at, (const uint8_t *)base + part.first,
+                part.bytes);
+}
 
-    if (chunk.bytes)
-        br_copy(area, (const uint8_t *)op->send + chunk.first, chunk.bytes);
-    if (has_sums)
-        split_reduce(coll, op, chunk_of(coll, op, round - 1), epoch - 1,
-                     area + whole_lines(chunk.bytes));
+void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
+                        uint32_t first_round, uint64_t epoch)
+{
+    struct span chunk = chunk_of(coll, op, round), sums = {0};
+    bool each = br_shm_coll_gives_each(coll), has_sums = round != first_round;
+
+    if (has_sums) {
+        sums = part_of(coll, chunk_of(coll, op, round - 1), coll->rank);
+        split_reduce(coll, op, sums, values_at(coll, round - 1 != first_round),
+                     each ? (uint8_t *)op->recv + sums.first : br_shm_coll_space(coll, epoch));
+    }
+    if (!each && !chunk.bytes)
+        return;
+    br_shm_coll_exchange(coll);
+    for (uint32_t r = 0; r < coll->ranks; r++) {
+        if (r == coll->rank)
+            continue;
+        if (each)
+            split_give(coll, r, 0, op->recv, sums);
+        split_give(coll, r, values_at(coll, has_sums), op->send, part_of(coll, chunk, r));
+    }
 }
 
 void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation *op,
                        uint32_t round, uint64_t epoch)
 {
-    size_t values = whole_lines(chunk_of(coll, op, round).bytes);
+    bool each = br_shm_coll_gives_each(coll);
 
     for (uint32_t r = 0; r < coll->ranks; r++) {
         struct span part = part_of(coll, chunk_of(coll, op, round - 1), r);
 
-        br_copy((uint8_t *)op->recv + part.first, area_of(coll, r, epoch) + values, part.bytes);
+        if (!each || r != coll->rank)
+            br_copy((uint8_t *)op->recv + part.first,
+                    each ? br_shm_coll_cell(coll, r, coll->rank)
+                         : br_shm_coll_data(coll, r, epoch, BR_SHM_COLL_BYTES),
+                    part.bytes);
     }
 }

@@ -23,12 +23,13 @@ size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_r
 /* How many rounds an all-reduce takes, at least 2. */
 uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_operation *op);
 
-/* Writes what this rank publishes in a round, whose epoch is `epoch`, into its space
- * (br_shm_coll_space()). The round has sums unless the operation begins with it, or goes on with it
- * after it was overtaken: then this rank may publish the epoch. Otherwise all ranks have published
- * the round before, and br_shm_split_read() has read it. */
+/* Writes what this rank publishes in a round, whose epoch is `epoch`: its values into the others'
+ * cells (br_shm_coll_cell()), its sums there, too, or into its space (br_shm_coll_space()). The
+ * round has sums unless it is first_round, with which the operation begins, or goes on after it was
+ * overtaken: then this rank may publish the epoch. Otherwise all ranks have published the round
+ * before, and br_shm_split_read() has read it. */
 void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
-                        bool has_sums, uint64_t epoch);
+                        uint32_t first_round, uint64_t epoch);
 
 /* All ranks have published a round that has sums: copies them into the result. */
 void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation *op,

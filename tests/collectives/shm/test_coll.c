@@ -239,143 +239,98 @@ static void rounds__nobody_overtakes_a_reader(void **state)
     close(fd);
 }
 
-/* ---- two ranks ------------------------------------------------------------------------------- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
-#define TURNS 100000u
-
-/* What both give in an epoch, words; all: each waits for the other one, whatever that gives. */
-struct gifts {
-    uint32_t of[2];
-    bool all;
-};
-
-/* For some epochs both give alike, or none gives anything, or one alone gives: it runs ahead. */
-static struct gifts gifts_of(uint64_t epoch)
-{
-    static const uint32_t sizes[] = {2, 200, 1000, 2048, 2048, 8192, 20000, BR_SHM_COLL_BYTES / 4};
-    struct gifts gifts = {.all = true};
-    struct br_random random;
-    uint32_t size, way;
-
-    br_random_seed(&random, epoch / 16);
-    size = sizes[br_random_below(&random, 8)];
-    br_random_seed(&random, epoch / 4);
-    way = (uint32_t)br_random_below(&random, 4);
-    if (br_random_below(&random, 8) == 0)
-        size = sizes[br_random_below(&random, 8)];
-    if (way < 2) {
-        gifts.all = false;
-        gifts.of[way] = size;
-    } else if (way == 2 && epoch % 4 != 3) {
-        gifts.of[0] = gifts.of[1] = size;
-    }
-    return gifts;
-}
+#define PARTNERS 5u /* at most */
 
 struct partner {
     struct br_shm_coll coll;
     uint64_t epoch; /* that it has published */
-    bool reads;     /* what the other one gives in it */
-    uint32_t exchanged;
+    bool reads;     /* what the others give in it */
 };
 
-static void partner_publishes(struct partner *self)
+static uint32_t partner_words(const struct partner *self)
 {
-    static uint32_t words[BR_SHM_COLL_BYTES / 4];
-    uint64_t epoch = self->epoch + 1;
-    uint32_t rank = self->coll.rank, n = gifts_of(epoch).of[rank];
+    return (uint32_t)(self->coll.cell_bytes / sizeof(uint32_t) >> self->epoch % 9);
+}
 
-    if (!br_shm_coll_may_publish(&self->coll, epoch, n * 4))
-        return;
-    for (uint32_t i = 0; i < n; i++)
-        words[i] = word(epoch, rank, i);
-    if (n == BR_SHM_COLL_BYTES / 4 && epoch % 2) {
-        memcpy(br_shm_coll_space(&self->coll, epoch), words, sizeof words);
-        br_shm_coll_publish(&self->coll, epoch, 0, NULL, sizeof words);
-    } else {
-        br_shm_coll_publish(&self->coll, epoch, 0, words, n * 4);
-    }
-    self->epoch = epoch;
+static void partner_gives(struct partner *self)
+{
+    struct br_shm_coll *coll = &self->coll;
+
+    self->epoch++;
+    assert_true(br_shm_coll_may_publish(coll, self->epoch, 0));
+    br_shm_coll_exchange(coll);
+    for (uint32_t r = 0; r < coll->ranks; r++)
+        for (uint32_t i = 0; i < partner_words(self) && r != coll->rank; i++)
+            ((uint32_t *)br_shm_coll_cell(coll, coll->rank, r))[i] =
+                word(self->epoch, coll->rank, i) + r;
+    br_shm_coll_publish(coll, self->epoch, 0, NULL, 0);
     self->reads = true;
-    self->exchanged += n * 4 > BR_SHM_COLL_SMALL &&
-                       br_shm_coll_slot(&self->coll, rank, epoch)->start >= BR_SHM_COLL_PAYLOAD;
 }
 
 static void partner_reads(struct partner *self)
 {
-    struct gifts gifts = gifts_of(self->epoch);
-    uint32_t other = !self->coll.rank, n = gifts.of[other];
-    const uint32_t *data;
+    struct br_shm_coll *coll = &self->coll;
 
-    if (n || gifts.all) {
-        if (!br_shm_coll_ready(&self->coll, other, self->epoch))
+    for (uint32_t r = 0; r < coll->ranks; r++)
+        if (!br_shm_coll_ready(coll, r, self->epoch))
             return;
-        if (gifts.all)
-            br_shm_coll_learn(&self->coll, self->epoch);
-    }
-    if (n) {
-        data = br_shm_coll_data(&self->coll, other, self->epoch, n * 4);
-        for (uint32_t i = 0; i < n; i++)
-            if (data[i] != word(self->epoch, other, i))
+    br_shm_coll_learn(coll, self->epoch);
+    for (uint32_t r = 0; r < coll->ranks; r++)
+        for (uint32_t i = 0; i < partner_words(self) && r != coll->rank; i++)
+            if (((uint32_t *)br_shm_coll_cell(coll, r, coll->rank))[i] !=
+                word(self->epoch, r, i) + coll->rank)
                 fail_msg("epoch %llu, word %u", (unsigned long long)self->epoch, i);
-    }
-    if (self->epoch % 7) /* else it has not read all */
-        br_shm_coll_take(&self->coll, self->epoch, n * 4);
     self->reads = false;
 }
 
-/* Each writes where it has read, and nobody over what the other one has not read. */
-static void take__of_two_ranks(void **state)
+/* Every rank gives every other one words of its own, and nobody writes over what is not read. */
+static void exchange__nobody_overtakes_a_reader(void **state)
 {
-    struct partner partners[2] = {0};
+    struct partner partners[PARTNERS];
     struct br_random random;
+    int fd = -1;
 
     (void)state;
-    for (int small = 0; small < 2; small++) {
+    br_random_seed(&random, 11);
+    for (uint32_t n = 2; n <= PARTNERS; n++) {
         memset(partners, 0, sizeof partners);
-        open_two(&partners[0].coll, &partners[1].coll);
-        if (small)
-            partners[0].coll.window = partners[1].coll.window = BR_SHM_COLL_WINDOW;
-        br_random_seed(&random, 11);
-        for (uint32_t turn = 0; turn < TURNS; turn++) {
-            bool ahead = br_random_below(&random, 50) != 0; /* a rank has the core for a while */
-            struct partner *self = &partners[ahead ? turn / 24 % 2 : br_random_below(&random, 2)];
+        for (uint32_t r = 0; r < n; r++)
+            assert_int_equal(r ? br_shm_coll_attach(&partners[r].coll, n, r, fd)
+                               : br_shm_coll_create(&partners[r].coll, n, 0, &fd),
+                             0);
+        close(fd);
+        assert_true(partners[0].coll.cell_bytes * (n - 1) <= BR_SHM_COLL_CELLS);
+        for (uint32_t turn = 0; turn < 5000; turn++) {
+            struct partner *self = &partners[br_random_below(&random, n)];
 
             if (self->reads)
                 partner_reads(self);
             else
-                partner_publishes(self);
+                partner_gives(self);
         }
-        for (int r = 0; r < 2; r++) {
-            assert_true(partners[r].epoch > TURNS / 64);
-            assert_true(partners[r].exchanged > partners[r].epoch / 32);
+        for (uint32_t r = 0; r < n; r++) {
+            assert_true(partners[r].epoch > 100);
             br_shm_coll_close(&partners[r].coll);
         }
     }
 }
 
-/* An untrue place of the other rank's is not taken, nor anything outside of the payloads read. */
-static void take__of_an_untrue_place(void **state)
+/* An untrue place of another rank's part: nothing outside of its payload is read. */
+static void data__of_an_untrue_place(void **state)
 {
-    static const uint64_t untrue[] = {BR_SHM_COLL_PAYLOAD - 999, 2 * BR_SHM_COLL_PAYLOAD - 999,
-                                      2 * BR_SHM_COLL_PAYLOAD, UINT64_MAX - 999};
+    static const uint64_t untrue[] = {BR_SHM_COLL_PAYLOAD - 999, BR_SHM_COLL_PAYLOAD,
+                                      UINT64_MAX - 999};
     static uint8_t large[1000];
     struct br_shm_coll a, b;
-    uint64_t epoch = 1;
 
     (void)state;
     open_two(&a, &b);
-    for (size_t i = 0; i < sizeof untrue / sizeof *untrue; i++, epoch += 2) {
-        br_shm_coll_publish(&a, epoch, 0, large, sizeof large);
-        br_shm_coll_publish(&b, epoch, 0, large, sizeof large);
-        br_shm_coll_slot(&a, 0, epoch)->start = untrue[i];
-        assert_memory_equal(br_shm_coll_data(&b, 0, epoch, sizeof large), large, sizeof large);
-        br_shm_coll_take(&b, epoch, sizeof large);
-        assert_true(br_shm_coll_may_publish(&a, epoch + 1, 0));
-        br_shm_coll_publish(&a, epoch + 1, 0, NULL, 0);
-        assert_true(br_shm_coll_may_publish(&b, epoch + 1, sizeof large));
-        br_shm_coll_publish(&b, epoch + 1, 0, large, sizeof large);
-        assert_true(br_shm_coll_slot(&b, 1, epoch + 1)->start < BR_SHM_COLL_PAYLOAD);
+    br_shm_coll_publish(&a, 1, 0, large, sizeof large);
+    for (size_t i = 0; i < sizeof untrue / sizeof *untrue; i++) {
+        br_shm_coll_slot(&a, 0, 1)->start = untrue[i];
+        assert_memory_equal(br_shm_coll_data(&b, 0, 1, sizeof large), large, sizeof large);
     }
     br_shm_coll_close(&a);
     br_shm_coll_close(&b);
@@ -390,8 +345,8 @@ int main(void)
         cmocka_unit_test(may_publish__until_the_slots_are_full),
         cmocka_unit_test(may_publish__until_the_bytes_are_full),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),
-        cmocka_unit_test(take__of_two_ranks),
-        cmocka_unit_test(take__of_an_untrue_place),
+        cmocka_unit_test(exchange__nobody_overtakes_a_reader),
+        cmocka_unit_test(data__of_an_untrue_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,8 +21,8 @@
 #include "protocol/worker.h"
 #include "tests/says.h"
 
-#define N          3     /* most ranks */
-#define AHEAD_MOST 5000u /* elements */
+#define N          3      /* most ranks */
+#define AHEAD_MOST 20000u /* elements */
 
 static int n_ranks;
 static struct br_shm_executor locals[N];
@@ -347,19 +347,22 @@ static void ahead__give_up(void **state)
 static struct br_operation random_call(int rank, uint64_t sequence)
 {
     static const enum br_collective rooted[2][2] = {{BR_BROADCAST, BR_SCATTER},
-                                                    {BR_REDUCE, BR_GATHER}};
+                                                    {BR_REDUCE, BR_GATHER}},
+                                    others[4] = {BR_ALLREDUCE, BR_ALLGATHER, BR_REDUCE_SCATTER,
+                                                 BR_ALLTOALL};
     struct br_random random;
     uint64_t kind, count;
     bool all;
 
     br_random_seed(&random, sequence);
-    all = !br_random_below(&random, 150); /* an all-reduce holds up all ranks */
+    all = !br_random_below(&random, 150); /* it holds up all ranks */
     kind = br_random_below(&random, 50) ? sequence / 200 % 2 : br_random_below(&random, 2);
     count = 1 + br_random_below(&random, br_random_below(&random, 4) ? 2 : 64);
     if (sequence % 50 == 7)
         count = AHEAD_MOST;
-    return make(rank, all ? BR_ALLREDUCE : rooted[kind][br_random_below(&random, 2)], count,
-                all ? 0 : (int)(sequence / 300 % N), sequence);
+    return make(
+        rank, all ? others[br_random_below(&random, 4)] : rooted[kind][br_random_below(&random, 2)],
+        count, all ? 0 : (int)(sequence / 300 % N), sequence);
 }
 
 static int32_t ahead_in(int rank, uint64_t sequence, size_t i)
@@ -375,18 +378,24 @@ static void check_ahead(const struct br_operation *op, int rank)
     for (size_t i = 0; i < op->count; i++) {
         int32_t sum = 0;
 
+        size_t own = (size_t)rank * op->count + i;
+
         for (int r = 0; r < N; r++) {
-            sum = (int32_t)((uint32_t)sum + (uint32_t)ahead_in(r, op->sequence, i));
-            if (op->collective == BR_GATHER && root)
-                assert_int_equal(recv[(size_t)r * op->count + i], ahead_in(r, op->sequence, i));
+            bool scatters = op->collective == BR_REDUCE_SCATTER || op->collective == BR_ALLTOALL;
+            int32_t word = ahead_in(r, op->sequence, scatters ? own : i);
+
+            sum = (int32_t)((uint32_t)sum + (uint32_t)word);
+            if ((op->collective == BR_GATHER && root) || op->collective == BR_ALLGATHER ||
+                op->collective == BR_ALLTOALL)
+                assert_int_equal(recv[(size_t)r * op->count + i], word);
         }
-        if (op->collective == BR_ALLREDUCE || (op->collective == BR_REDUCE && root))
+        if (op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE_SCATTER ||
+            (op->collective == BR_REDUCE && root))
             assert_int_equal(recv[i], sum);
         if (op->collective == BR_BROADCAST)
             assert_int_equal(recv[i], ahead_in(op->root, op->sequence, i));
         if (op->collective == BR_SCATTER)
-            assert_int_equal(recv[i],
-                             ahead_in(op->root, op->sequence, (size_t)rank * op->count + i));
+            assert_int_equal(recv[i], ahead_in(op->root, op->sequence, own));
     }
 }
 
@@ -803,19 +812,22 @@ static void publish__of_a_pair(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct br_operation ops[N];
+        const struct br_shm_coll *coll = &locals[0].coll;
         const int32_t *given;
 
         make_large(ops, collectives[i], false, BR_SHM_COLL_BYTES / 4);
         run_large(ops);
         assert_int_equal(locals[0].epoch, i + 1); /* one round */
-        given = br_shm_coll_data(&locals[0].coll, 1, locals[0].epoch, BR_SHM_COLL_BYTES);
+        given = collectives[i] == BR_SCATTER
+                    ? br_shm_coll_data(coll, 1, locals[0].epoch, BR_SHM_COLL_BYTES)
+                    : (const void *)br_shm_coll_cell(coll, 1, 0);
         for (size_t k = 0; k < BR_SHM_COLL_BYTES / 4; k++)
             assert_int_equal(given[k], large_in(1, k));
         free_large(ops);
     }
 }
 
-/* Whatever the processor reduces at: in a split a rank reads what it has published itself. */
+/* Whatever the processor reduces at: both need all that the other one gives. */
 static void complete__pair_does_not_split(void **state)
 {
     struct br_operation ops[N];
