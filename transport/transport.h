@@ -249,7 +249,7 @@ struct br_device {
         uint64_t tx_gpu_bytes, rx_gpu_bytes; /* Read from and written to memory of GPUs. */
         uint64_t system_calls;
         uint64_t bad_frames;      /* Malformed frames, each of which has failed its link. */
-        uint64_t refused_links;   /* Incoming links dropped because max_links were open. */
+        uint64_t refused_links;   /* Incoming: max_links were open, or another version came. */
         uint64_t invalid_packets; /* Datagrams dropped: damaged, not braid's, or of no link. */
         /* Datagrams of all kinds; 0 where the back end does not make datagrams itself. */
         uint64_t tx_packets, rx_packets;

@@ -16,6 +16,8 @@
 #include "contract.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
+#include "transport/datagram/crc32c.h"
+#include "transport/datagram/packet.h"
 #include "transport/segment.h"
 #include "transport/shm/address.h"
 #include "transport/sim/sim.h"
@@ -149,6 +151,19 @@ static int udp_unauthenticated(struct contract *contract, const struct br_addres
 {
     (void)contract;
     return connect_unauthenticated(SOCK_DGRAM, address);
+}
+
+static void udp_other_version(uint8_t *datagram, size_t bytes)
+{
+    struct br_dgram_header header;
+
+    assert_true(bytes >= sizeof header);
+    memcpy(&header, datagram, sizeof header);
+    header.version++;
+    header.checksum = 0;
+    memcpy(datagram, &header, sizeof header);
+    header.checksum = br_crc32c(0, datagram, bytes);
+    memcpy(datagram, &header, sizeof header);
 }
 
 static void shm_configure(struct contract *contract, int side, struct br_device_config *config)
@@ -409,6 +424,7 @@ const struct contract_backend contract_backends[] = {
      .transport = "udp",
      .configure = uring_configure,
      .unauthenticated = udp_unauthenticated,
+     .other_version = udp_other_version,
      .copies = true,
      .processes = true},
     {.name = "tcp-threaded",
@@ -421,6 +437,7 @@ const struct contract_backend contract_backends[] = {
      .transport = "udp",
      .configure = spinning_configure,
      .unauthenticated = udp_unauthenticated,
+     .other_version = udp_other_version,
      .copies = true,
      .processes = true,
      .threaded = true,
@@ -431,6 +448,7 @@ const struct contract_backend contract_backends[] = {
      .teardown = udp_paths_teardown,
      .configure = uring_configure,
      .unauthenticated = udp_unauthenticated,
+     .other_version = udp_other_version,
      .copies = true,
      .processes = true},
     {.name = "shm",

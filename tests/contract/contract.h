@@ -54,6 +54,9 @@ struct contract_backend {
     /* A connected byte stream to the device at `address`, as an unauthenticated peer makes it; -1:
      * failed. NULL: it has none. */
     int (*unauthenticated)(struct contract *contract, const struct br_address *address);
+    /* Makes a datagram of set-up that a side has sent look like one of the version after its own.
+     * NULL: links of this back end are not made by datagrams. */
+    void (*other_version)(uint8_t *datagram, size_t bytes);
     bool copies;    /* posting copies the payload of a frame that lies in a region */
     bool processes; /* a forked process can open a device and connect to ours */
     bool threaded;  /* the devices have threads of their own (transport/threaded) */

@@ -3,6 +3,7 @@
 #include "contract.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "tests/says.h"
 
 static int unauthenticated_peer(struct contract *contract)
 {
@@ -161,6 +163,73 @@ static void unauthenticated__many_silent_ones(void **state)
     expect_working(contract, a2, b2, 2);
 }
 
+/* Passes one datagram on, as of another version. Returns its bytes, 0 when there is none. from:
+ * where it came from, or NULL when nobody wants to know. */
+static size_t pass_on(struct contract *contract, int from_fd, int to_fd, struct sockaddr_in *from)
+{
+    static uint8_t bytes[65536];
+    socklen_t from_bytes = sizeof *from;
+    ssize_t n = recvfrom(from_fd, bytes, sizeof bytes, MSG_DONTWAIT, (struct sockaddr *)from,
+                         from ? &from_bytes : NULL);
+
+    if (n <= 0)
+        return 0;
+    contract->backend->other_version(bytes, (size_t)n);
+    assert_int_equal(send(to_fd, bytes, (size_t)n, 0), n);
+    return (size_t)n;
+}
+
+/* Each side hears the other one as of the version after its own: who connects learns of it, at once
+ * and in words, and its questions are longer than the answers. */
+static void unauthenticated__another_version_is_named(void **state)
+{
+    struct contract *contract = *state;
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    size_t asked = 0, answered = 0;
+    socklen_t here_bytes = sizeof here;
+    struct sockaddr_in connector;
+    struct br_address address;
+    struct br_link *link;
+    int ahead, back;
+
+    if (!contract->backend->other_version)
+        return;
+    contract_open_two(contract);
+    ahead = unauthenticated_peer(contract);
+    back = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_true(back >= 0 && !bind(back, (struct sockaddr *)&here, sizeof here) &&
+                !getsockname(back, (struct sockaddr *)&here, &here_bytes));
+    address = contract->sides[1].device->address; /* family, port, IP */
+    memcpy(address.data + 1, &here.sin_port, sizeof here.sin_port);
+    memcpy(address.data + 3, &here.sin_addr, sizeof here.sin_addr);
+    assert_int_equal(contract->ops->link_connect(contract->sides[0].device, &address, &link), 0);
+    while (!contract_count(contract, 0, BR_EVENT_CLOSED, link)) {
+        size_t n = pass_on(contract, back, ahead, &connector), m;
+
+        if (n)
+            assert_int_equal(connect(back, (struct sockaddr *)&connector, sizeof connector), 0);
+        m = pass_on(contract, ahead, back, NULL);
+        asked += n;
+        answered += m;
+        if (contract_step(contract) || n || m)
+            contract->idle_for = 0;
+        else
+            contract_pass(contract);
+    }
+    assert_int_equal(contract_event(contract, 0, BR_EVENT_CLOSED, link, 0)->event.error,
+                     -EPROTONOSUPPORT);
+    assert_says(link->message, "version|3|4|update|here");
+    assert_true(answered > 0 && answered < asked / 10);
+    while (!contract->sides[1].device->counters.refused_links) /* which a thread may tell later */
+        if (!contract_step(contract))
+            contract_pass(contract);
+    assert_int_equal(contract->sides[1].device->counters.refused_links, 1);
+    contract->ops->link_close(link);
+    contract_forget(contract, 0);
+    close(ahead);
+    close(back);
+}
+
 /* The other process: opens side 1, tells its address, answers messages until it is killed. Never
  * returns. */
 static void echo_process(struct contract *contract, int address_to)
@@ -234,6 +303,7 @@ int main(void)
         CONTRACT_CASE(unauthenticated__any_bytes),
         CONTRACT_CASE(unauthenticated__malformed_frame_fails_its_link_alone),
         CONTRACT_CASE(unauthenticated__many_silent_ones),
+        CONTRACT_CASE(unauthenticated__another_version_is_named),
         CONTRACT_CASE(death__of_the_peer_closes_the_link),
     };
 

@@ -20,6 +20,8 @@
 #define PACKETS 64u
 #define BUFFERS 3u
 
+#define VERSION_AT offsetof(struct br_dgram_header, version)
+
 struct flight {
     uint8_t *bytes;
     uint32_t size;
@@ -125,13 +127,17 @@ static void deliver(struct world *world, unsigned which, bool again, uint8_t cha
     struct flight *flight = &world->flights[which];
     unsigned to = flight->to;
     struct br_dgram_view view;
+    int rc;
 
     if (world->hostile && by) {
         flight->bytes[change % flight->size] ^= by;
-        if (flight->size >= sizeof(struct br_dgram_data) || flight->bytes[3] != BR_DGRAM_DATA)
+        if (change == VERSION_AT)
+            fuzz_seal_version(flight->bytes, flight->size, flight->bytes[VERSION_AT]);
+        else if (flight->size >= sizeof(struct br_dgram_data) || flight->bytes[3] != BR_DGRAM_DATA)
             fuzz_seal(flight->bytes, flight->size);
     }
-    if (!br_dgram_parse(flight->bytes, flight->size, &view)) {
+    rc = br_dgram_parse(flight->bytes, flight->size, &view);
+    if (!rc || (rc == -EPROTONOSUPPORT && view.kind == BR_DGRAM_CLOSE)) {
         struct br_dgram_config acceptor = config(world, to);
 
         if (world->links[to])

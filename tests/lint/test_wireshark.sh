@@ -121,7 +121,8 @@ vectors -T store-hello: 'store HELLO rank 3 of 4' store-challenge: 'store CHALLE
     store-welcome: 'store WELCOME' store-put: 'store PUT address/3' store-get: 'store GET address/0' \
     store-gather: 'store GATHER start' store-value: 'store VALUE' store-error: 'store ERROR too bad' store-bye: 'store BYE'
 vectors -u open: 'OPEN size 1080' data: 'DATA 1:258 DATA 40 bytes at 65536 of slot 0x70002, part 0' \
-    'data:+ack: on path' 'DATA 1:258 DATA 40 bytes at 65536 of slot 0x70002, part 0; ACK up to 100, 2 missing' close: 'CLOSE size 0' beacon: 'beacon of rank 3, NIC 1'
+    'data:+ack: on path' 'DATA 1:258 DATA 40 bytes at 65536 of slot 0x70002, part 0; ACK up to 100, 2 missing' close: 'CLOSE size 0' \
+    close-4: 'CLOSE of version 4' beacon: 'beacon of rank 3, NIC 1'
 
 # -- real jobs
 as_root=()

@@ -754,13 +754,16 @@ end
 
 -- One packet.
 local function dissect_packet(tvb, pinfo, tree)
-    local kind = u8(tvb, 3)
+    local kind, version = u8(tvb, 3), u8(tvb, 2)
     local t = tree:add(braid, tvb(), "braid datagram: " .. name_of(dgram_kind, kind))
 
     add(t, tvb, {{"datagram.version", 2, 1}, {"datagram.kind", 3, 1}})
     add_checksum(tvb, t)
     add(t, tvb, {{"datagram.link", 8, 8}})
-    if not dgram_kind[kind] then
+    if version ~= 3 then
+        add(t, tvb, {{"datagram.from", 16, 8}})
+        return string.format("%s of version %d", name_of(dgram_kind, kind), version)
+    elseif not dgram_kind[kind] then
         t:add_proto_expert_info(E.unknown)
     elseif kind <= 4 or kind == 8 then
         if has(t, tvb, 32) then
@@ -795,11 +798,24 @@ local function packet_bytes(text, start)
     end
 end
 
+-- An OPEN or a CLOSE of another version: their first 24 bytes are those of ours.
+local function is_other_version(text)
+    local kind = text:byte(4)
+
+    return kind == 1 and text:sub(9, 16) == string.rep("\0", 8) or kind == 8 and #text == 32
+end
+
 local function find_datagram(tvb, pinfo, tree)
     local text, at, texts = tvb:raw(), 0, {}
 
-    if #text < 32 or text:sub(1, 3) ~= "db\3" or text:byte(4) < 1 or text:byte(4) > 8 then
+    if #text < 32 or text:sub(1, 2) ~= "db" or text:byte(4) < 1 or text:byte(4) > 8 then
         return false
+    elseif text:byte(3) ~= 3 then
+        if is_other_version(text) then
+            pinfo.cols.protocol = "braid"
+            pinfo.cols.info = dissect_packet(tvb, pinfo, tree)
+        end
+        return is_other_version(text)
     end
     links[text:sub(9, 16)] = true
     pinfo.cols.protocol = "braid"

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "transport/datagram/device.h"
 
 static bool input_same_ip(const union br_inet_address *a, const union br_inet_address *b)
@@ -61,6 +62,30 @@ static void arrive_answer_open(struct br_dgram_device *device, const struct br_d
     arrive_reply(device, &answer, 0, from);
 }
 
+/* An OPEN of another version is answered in ours, so that the connector learns of it (packet.h note
+ * 8): by less than it has sent. */
+static void arrive_answer_version(struct br_dgram_device *device, const struct br_dgram_open *open,
+                                  const struct br_dgram_address *from)
+{
+    struct br_dgram_open answer = {
+        .header = {.kind = BR_DGRAM_CLOSE, .link = open->from},
+        .from = br_dgram_cookie_answer(&device->cookies, &from->address, open->from, device->now),
+    };
+    char name[64];
+
+    arrive_reply(device, &answer, 0, from);
+    if (open->from == device->refused)
+        return;
+    device->base.counters.refused_links++;
+    device->refused = open->from;
+    br_inet_text(&from->address, true, name, sizeof name);
+    br_log_limited(&device->base.peer_lines, device->now, BR_LOG_WARN,
+                   "device %s: refused a link from %s: its datagram version is %u, ours %u: update "
+                   "braid %s",
+                   device->base.name, name, open->header.version, BR_DGRAM_VERSION,
+                   br_dgram_outdated(open->header.version));
+}
+
 static struct br_dgram_member *arrive_find(struct br_dgram_device *device,
                                            const struct br_dgram_view *view,
                                            const struct br_dgram_address *from)
@@ -85,14 +110,18 @@ struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, con
     struct br_dgram_member *member;
     struct br_dgram_view view;
     struct br_dgram_open refusal;
+    int rc = br_dgram_parse(bytes, n, &view);
 
     device->base.counters.rx_packets++;
-    if (br_dgram_parse(bytes, n, &view)) {
+    if (rc && rc != -EPROTONOSUPPORT) {
         device->base.counters.invalid_packets++;
         return NULL;
     }
     if (view.kind == BR_DGRAM_OPEN) {
-        arrive_answer_open(device, &view.open, from);
+        if (rc)
+            arrive_answer_version(device, &view.open, from);
+        else
+            arrive_answer_open(device, &view.open, from);
         return NULL;
     }
     member = arrive_find(device, &view, from);

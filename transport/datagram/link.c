@@ -237,16 +237,28 @@ int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames
     return taken;
 }
 
+static void datagram_link_closed(struct br_dgram_link *link, const struct br_dgram_open *close)
+{
+    uint8_t version = close->header.version;
+    bool refused = link->state == BR_DGRAM_OPENING && !link->peer;
+
+    if (refused && version != BR_DGRAM_VERSION)
+        br_dgram_link_fail(link, EPROTONOSUPPORT,
+                           "its datagram version is %u, ours %u: update braid %s", version,
+                           BR_DGRAM_VERSION, br_dgram_outdated(version));
+    else if (refused)
+        br_dgram_link_fail(link, ECONNREFUSED, "the peer takes no more links");
+    else if (version == BR_DGRAM_VERSION && close->from == link->peer)
+        br_dgram_link_fail(link, ESHUTDOWN, "closed by the peer");
+}
+
 void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,
                          uint64_t at)
 {
     if (link->state == BR_DGRAM_FAILED)
         return;
     if (view->kind == BR_DGRAM_CLOSE) {
-        if (link->state == BR_DGRAM_OPENING && !link->peer)
-            br_dgram_link_fail(link, ECONNREFUSED, "the peer takes no more links");
-        else if (view->open.from == link->peer)
-            br_dgram_link_fail(link, ESHUTDOWN, "closed by the peer");
+        datagram_link_closed(link, &view->open);
         return;
     }
     if (view->kind != BR_DGRAM_DATA && view->kind != BR_DGRAM_PING && view->kind != BR_DGRAM_ACK) {

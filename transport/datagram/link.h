@@ -115,7 +115,8 @@ int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames
 /*
  * Takes in one packet for this link.
  *
- * view: the packet as br_dgram_parse() has read it. Its bytes are copied to where they go.
+ * view: the packet as br_dgram_parse() has read it, a CLOSE of another version included. Its bytes
+ *     are copied to where they go.
  * marked: it had the mark "congestion experienced" (ECN).
  * at: when it arrived at this host, ns, as exactly as is known, such as a time stamp of the kernel
  *     or the NIC. Not before that of an earlier packet, and not after the `now` of a later call.

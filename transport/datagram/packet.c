@@ -89,32 +89,43 @@ static bool datagram_packet_sensible(struct br_dgram_view *view, const uint8_t *
     return false;
 }
 
+/* What a packet of another version may be, by what stays the same in all of them. */
+static bool other_version_sensible(const struct br_dgram_view *view, size_t size)
+{
+    if (size < sizeof view->open || !view->open.from)
+        return false;
+    return view->kind == BR_DGRAM_OPEN ? !view->header.link
+                                       : view->kind == BR_DGRAM_CLOSE && view->header.link;
+}
+
 int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out)
 {
     size_t head = size < sizeof out->ack ? size : sizeof out->ack, check = size;
     uint32_t said;
+    bool ours;
 
     if (size < sizeof out->header || size > BR_DGRAM_MAX_PACKET)
         return -EBADMSG;
     memcpy(&out->header, bytes, sizeof out->header);
-    if (out->header.magic != BR_DGRAM_MAGIC || out->header.version != BR_DGRAM_VERSION)
+    if (out->header.magic != BR_DGRAM_MAGIC)
         return -EBADMSG;
+    ours = out->header.version == BR_DGRAM_VERSION;
     out->kind = out->header.kind;
     if (out->kind != BR_DGRAM_ACK && head > sizeof out->data)
         head = sizeof out->data;
     memcpy(&out->ack, bytes, head);
     out->content = NULL;
     out->content_bytes = 0;
-    if (!datagram_packet_sensible(out, bytes, size))
+    if (!(ours ? datagram_packet_sensible(out, bytes, size) : other_version_sensible(out, size)))
         return -EBADMSG;
     if (out->kind == BR_DGRAM_DATA)
         check = datagram_packet_covered(&out->data, size);
     said = out->header.checksum;
     head = head < check ? head : check;
-    return said == datagram_packet_checksum(&out->header, head, (const uint8_t *)bytes + head,
-                                            check - head)
-               ? 0
-               : -EBADMSG;
+    if (said !=
+        datagram_packet_checksum(&out->header, head, (const uint8_t *)bytes + head, check - head))
+        return -EBADMSG;
+    return ours ? 0 : -EPROTONOSUPPORT;
 }
 
 void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_t payload_bytes)

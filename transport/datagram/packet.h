@@ -14,7 +14,7 @@
 #include "transport/frame.h"
 
 #define BR_DGRAM_MAGIC   0x6264u /* "db" on the wire. */
-#define BR_DGRAM_VERSION 3u
+#define BR_DGRAM_VERSION 3u      /* Note 8 says what stays the same in the next one. */
 
 #define BR_DGRAM_PARTS     64u    /* The most parts of a frame. */
 #define BR_DGRAM_MAX_FRAME 65536u /* The most payload bytes of a frame. */
@@ -123,9 +123,10 @@ struct br_dgram_view {
 
 /* The functions may be called from any thread. */
 
-/* Reads a packet, which may be any bytes, into *out. Returns 0, or -EBADMSG without a message when
- * it is damaged or not a packet of braid's; the caller drops and counts it. Slots and numbers are
- * checked by the link. */
+/* Reads a packet, which may be any bytes, into *out. Returns 0, or without a message:
+ * -EPROTONOSUPPORT when it is an OPEN of another version, or another version's CLOSE for a link of
+ * ours: then header and open.from are valid (note 8). -EBADMSG when it is damaged or not a packet
+ * of braid's; the caller drops and counts it. Slots and numbers are checked by the link. */
 int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out);
 
 /* Writes magic, version and checksum of a packet that consists of head[0..head_bytes) and the
@@ -139,6 +140,12 @@ static inline uint64_t br_dgram_number(uint32_t lower, uint64_t near)
     int64_t number = (int64_t)near + (int32_t)(lower - (uint32_t)near);
 
     return number > 0 ? (uint64_t)number : 0;
+}
+
+/* Returns where braid is to be updated when a peer has another version: "there" or "here". */
+static inline const char *br_dgram_outdated(uint8_t version)
+{
+    return version < BR_DGRAM_VERSION ? "there" : "here";
 }
 
 /* Writes to *out the CLOSE that answers a packet for a link that is not known here. The caller

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tests/says.h"
 #include "tests/transport/datagram/netem.h"
 
 #define BUFFERS  4u
@@ -241,6 +242,27 @@ static void close__comes_after_what_arrived(void **state)
     assert_int_equal(scene->at[1].events_at_close, 1);
 }
 
+/* A refusal of another version ends a link that is being made, and no other. */
+static void close__of_another_version(void **state)
+{
+    struct scene *scene = *state;
+    struct br_dgram_view refusal = {.kind = BR_DGRAM_CLOSE};
+
+    refusal.header.version = BR_DGRAM_VERSION - 1;
+    connect(scene);
+    refusal.open.from = br_dgram_link_peer(scene->net.ends[0].link);
+    br_dgram_link_input(scene->net.ends[0].link, &refusal, false, scene->net.now);
+    run(scene, BR_SEC);
+    assert_int_equal(scene->at[0].error, 0);
+    netem_close(&scene->net, 0);
+    scene->net.ends[1].listens = false;
+    netem_connect(&scene->net, 0);
+    br_dgram_link_input(scene->net.ends[0].link, &refusal, false, scene->net.now);
+    run(scene, 30 * BR_MS);
+    assert_int_equal(scene->at[0].error, -EPROTONOSUPPORT);
+    assert_says(br_dgram_link_message(scene->net.ends[0].link), "2|3|update|there");
+}
+
 /* A process that died says nothing; the next packet to it is answered by who has its port now. */
 static void close__a_peer_that_forgot(void **state)
 {
@@ -434,6 +456,7 @@ int main(void)
         CASE(post__too_long),
         CASE(post__is_full_at_the_window),
         CASE(close__comes_after_what_arrived),
+        CASE(close__of_another_version),
         CASE(close__a_peer_that_forgot),
         CASE(silence__of_an_idle_link_is_noticed),
         CASE(authenticate__payload_from_an_unauthenticated_peer_ends_the_link),

@@ -23,7 +23,8 @@
 #define VECTOR_ACK                                                                                 \
     "64620307 4ed746d1 88776655 44332211 64000000 00000000 64000000 00000000 "                     \
     "e02e0000 01000000 40000000 01020000 00000300 02005a00"
-#define VECTOR_CLOSE "64620308 bf2c41ae 00000000 00000000 88776655 44332211 00000000 00000000"
+#define VECTOR_CLOSE   "64620308 bf2c41ae 00000000 00000000 88776655 44332211 00000000 00000000"
+#define VECTOR_CLOSE_4 "64620408 a15be94b a8a7a6a5 a4a3a2a1 88776655 44332211 00000000 00000000"
 
 static const uint8_t zeros[BR_DGRAM_MIN_PACKET];
 
@@ -180,6 +181,61 @@ static void parse__close_of_an_unknown_link(void **state)
     assert_int_equal(view.open.from, data.header.link);
 }
 
+/* What begins with `n` bytes that are given, of another version, and has a right checksum. */
+static int parse_other(struct br_dgram_open open, size_t n, struct br_dgram_view *view)
+{
+    uint8_t packet[BR_DGRAM_MIN_PACKET] = {0};
+
+    open.header.magic = BR_DGRAM_MAGIC;
+    open.header.version = BR_DGRAM_VERSION + 1;
+    open.header.checksum = 0;
+    memcpy(packet, &open, sizeof open);
+    open.header.checksum = br_crc32c(0, packet, n);
+    memcpy(packet, &open, sizeof open);
+    return br_dgram_parse(packet, n, view);
+}
+
+/* Of another version, what begins a link and what refuses it is understood, whatever stands behind
+ * the first 24 bytes. */
+static void parse__another_version(void **state)
+{
+    struct br_dgram_open open = {
+        .header.kind = BR_DGRAM_OPEN, .from = 0xa1a2a3a4a5a6a7a8, .size = 7, .paths = 200};
+    struct br_dgram_open close = {.header = {.kind = BR_DGRAM_CLOSE, .link = 0xa1a2a3a4a5a6a7a8},
+                                  .from = 0x1122334455667788};
+    struct br_dgram_open bad;
+    struct br_dgram_view view;
+    uint8_t bytes[32];
+
+    (void)state;
+    assert_int_equal(parse_other(open, BR_DGRAM_MIN_PACKET, &view), -EPROTONOSUPPORT);
+    assert_int_equal(view.kind, BR_DGRAM_OPEN);
+    assert_int_equal(view.header.version, BR_DGRAM_VERSION + 1);
+    assert_int_equal(view.open.from, open.from);
+    assert_int_equal(parse_other(open, sizeof open, &view), -EPROTONOSUPPORT);
+    assert_int_equal(parse_other(open, sizeof open - 1, &view),
+                     -EBADMSG); /* our answer is longer */
+    bad = open, bad.from = 0;
+    assert_int_equal(parse_other(bad, sizeof bad, &view), -EBADMSG);
+    bad = open, bad.header.link = 1;
+    assert_int_equal(parse_other(bad, sizeof bad, &view), -EBADMSG);
+    assert_int_equal(digits(VECTOR_CLOSE_4, bytes), sizeof bytes);
+    assert_int_equal(br_dgram_parse(bytes, sizeof bytes, &view), -EPROTONOSUPPORT);
+    assert_int_equal(view.header.link, close.header.link);
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_int_equal(br_dgram_parse(bytes, sizeof bytes, &view), -EBADMSG);
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    assert_int_equal(parse_other(close, sizeof close, &view), -EPROTONOSUPPORT);
+    bad = close, bad.header.link = 0;
+    assert_int_equal(parse_other(bad, sizeof bad, &view), -EBADMSG);
+    for (uint8_t kind = 0; kind < BR_DGRAM_CLOSE; kind++) {
+        bad = close, bad.header.kind = kind;
+        assert_int_equal(parse_other(bad, sizeof bad, &view), -EBADMSG);
+    }
+}
+
 static void parse__every_damaged_bit_is_seen(void **state)
 {
     uint8_t packet[sizeof(struct br_dgram_data) + BR_FRAME_INLINE + 40] = {0};
@@ -313,6 +369,7 @@ int main(void)
         cmocka_unit_test(parse__data_vector),
         cmocka_unit_test(parse__ack_vector),
         cmocka_unit_test(parse__close_of_an_unknown_link),
+        cmocka_unit_test(parse__another_version),
         cmocka_unit_test(parse__every_damaged_bit_is_seen),
         cmocka_unit_test(parse__header_only_checksum),
         cmocka_unit_test(parse__data_that_makes_no_sense),
