@@ -8,10 +8,12 @@
 #include "transport/datagram/internal.h"
 
 /* For how long an acknowledgement waits: for the answer to a message; and, while nothing comes, for
- * a packet that asks (packet.h note 6). */
-#define ACK_DELAY (25 * BR_US)
-#define ASK_DELAY (500 * BR_US)
-#define ACK_EVERY 64u /* packets, at most, that share one */
+ * a packet that asks (packet.h note 6), or for some times as long as packets take to follow. */
+#define ACK_DELAY      (25 * BR_US)
+#define ASK_DELAY      (500 * BR_US)
+#define ASK_GAPS       4u
+#define ASK_DELAY_MOST (5 * BR_MS)
+#define ACK_EVERY      64u /* packets, at most, that share one */
 /* For which one that is due lets data go ahead (internal.h note 5). */
 #define ACK_BEHIND  (25 * BR_US)
 #define EARLY_GRACE (20 * BR_MS) /* for the protocol to say that it trusts the peer */
@@ -61,9 +63,23 @@ static bool datagram_receive_record(struct br_dgram_path *path, uint64_t number)
     return true;
 }
 
+/* A packet has come `gap` after the one before. A slow link's packets follow each other slowly, and
+ * those behind a train more slowly still: that none has come for a while is no sign of a loss then.
+ * One long gap is not forgotten at once, as trains differ in length; a pause is none. */
+static void datagram_receive_pace(struct br_dgram_path *path, uint64_t gap)
+{
+    uint64_t wait = ASK_GAPS * gap < ASK_DELAY_MOST ? ASK_GAPS * gap : ASK_DELAY_MOST;
+
+    path->patience -= path->patience / 8;
+    if (path->patience < wait && gap < ASK_DELAY_MOST)
+        path->patience = wait;
+    if (path->patience < ASK_DELAY)
+        path->patience = ASK_DELAY;
+}
+
 uint64_t br_dgram_receive_timer(const struct br_dgram_path *path)
 {
-    uint64_t quiet = path->unacked ? path->latest_at + ASK_DELAY : BR_DGRAM_NEVER;
+    uint64_t quiet = path->unacked ? path->latest_at + path->patience : BR_DGRAM_NEVER;
 
     return quiet < path->ack_at ? quiet : path->ack_at;
 }
@@ -80,6 +96,8 @@ static void datagram_receive_acknowledge(struct br_dgram_link *link,
 
     if (!number || !datagram_receive_record(path, number))
         return;
+    if (now > path->latest_at && number == top + 1) /* else of one train, or behind a loss */
+        datagram_receive_pace(path, now - path->latest_at);
     path->latest = number;
     path->latest_at = now;
     if (++path->unacked >= ACK_EVERY || number != top + 1)

@@ -240,6 +240,28 @@ static void fairness__both_ways_few_acknowledgements(void **state)
     end(crowd);
 }
 
+/* Where packets are further apart than the receiver usually waits, it waits for longer: each
+ * acknowledgement is one that was asked for. */
+static void fairness__slow_link_few_acknowledgements(void **state)
+{
+    struct crowd *crowd = begin(10 * 1000000, 1 << 20, 50 * BR_US);
+    struct br_dgram_stats before, after;
+    struct flow *flow;
+    double packets;
+
+    (void)state;
+    flow = join(crowd, 1472, 1, 0);
+    use(crowd, BR_SEC);
+    br_dgram_link_stats(crowd->net.ends[flow->end].link, &before);
+    use(crowd, BR_SEC);
+    br_dgram_link_stats(crowd->net.ends[flow->end].link, &after);
+    packets =
+        (double)(after.tx_packets - before.tx_packets) / (double)(after.rx_acks - before.rx_acks);
+    printf("slow link: packets for each acknowledgement: %.1f\n", packets);
+    assert_true(packets > 1.5);
+    end(crowd);
+}
+
 static void fairness__random_loss(void **state)
 {
     double clean = 0;
@@ -303,6 +325,7 @@ int main(void)
         cmocka_unit_test(fairness__two_flows),
         cmocka_unit_test(fairness__incast),
         cmocka_unit_test(fairness__both_ways_few_acknowledgements),
+        cmocka_unit_test(fairness__slow_link_few_acknowledgements),
         cmocka_unit_test(fairness__random_loss),
         cmocka_unit_test(fairness__marks_keep_the_queue_short),
         cmocka_unit_test(fairness__four_paths_take_no_more_than_one),
