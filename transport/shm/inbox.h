@@ -22,6 +22,7 @@
 #define BR_INBOX_PIPE        (1u << 20)  /* bytes, a power of two */
 #define BR_INBOX_PIECE       (64u << 10) /* bytes of it that are handed over at a time */
 #define BR_INBOX_MAX_BUFFERS 4096u
+#define BR_INBOX_STRIDE      37u /* of cells, which must be odd */
 #define BR_INBOX_MAX_MESSAGE (1u << 20)
 #define BR_SHM_SEGMENTS      128 /* announced on one link in one direction, at most */
 
@@ -114,10 +115,12 @@ int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mes
                     int fd);
 void br_inbox_unmap(struct br_inbox *inbox); /* safe on a zeroed one */
 
-/* The writer: fills in everything but the turn, then publishes. */
+/* The writer: fills in everything but the turn, then publishes. Cells that follow each other lie so
+ * far apart (an odd number, so each has its turn) that the reader's core does not fetch the next
+ * ones while they are written (note 7). */
 static inline struct br_inbox_cell *br_inbox_cell(const struct br_inbox *inbox, uint32_t position)
 {
-    return &inbox->cells[position & inbox->mask];
+    return &inbox->cells[position * BR_INBOX_STRIDE & inbox->mask];
 }
 
 static inline void br_inbox_publish(struct br_inbox_cell *cell, uint32_t position)

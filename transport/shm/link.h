@@ -145,6 +145,7 @@ struct br_shm_link {
     /* Out. */
     struct br_inbox out;
     uint32_t out_position, collect_position;
+    uint32_t in_before; /* in_position when the last message was posted */
     uint16_t *free_messages;
     uint32_t n_free_messages;
     uint16_t free_data[BR_INBOX_DATA];
