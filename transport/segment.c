@@ -129,21 +129,6 @@ void *br_segment_map(int fd, size_t bytes, int protection)
     return base;
 }
 
-void *br_segment_map_ring(int fd, size_t bytes, size_t ring)
-{
-    uint8_t *base =
-        mmap(NULL, bytes + ring, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    int protection = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
-
-    if (base != MAP_FAILED && mmap(base, bytes, protection, flags, fd, 0) != MAP_FAILED &&
-        mmap(base + bytes, ring, protection, flags, fd, (off_t)(bytes - ring)) != MAP_FAILED)
-        return base;
-    br_error(errno, "cannot map a segment of %zu bytes: %s", bytes, strerror(errno));
-    if (base != MAP_FAILED)
-        munmap(base, bytes + ring);
-    return NULL;
-}
-
 /* ---- fork(): note 4 -------------------------------------------------------------------------- */
 
 struct segment {

@@ -33,9 +33,5 @@ int br_segment_check(int fd, size_t *bytes);
 /* Maps bytes of fd, aligned for huge pages where it is large. Returns NULL with a message on
  * failure. The caller unmaps with munmap(). */
 void *br_segment_map(int fd, size_t bytes, int protection);
-/* The same, readable and writable, with the last `ring` bytes, which are whole pages, mapped a
- * second time behind the first: so any part of a ring in them lies in one piece. The caller unmaps
- * bytes + ring. */
-void *br_segment_map_ring(int fd, size_t bytes, size_t ring);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "transport/segment.h"
 
-#define PAGE 65536u /* of any processor: the ring is mapped once more behind itself */
+#define PAGE 65536u /* of any processor */
 
 static size_t inbox_round_up(size_t bytes, size_t unit)
 {
@@ -39,14 +39,14 @@ static int inbox_lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_
     inbox->bytes = PAGE + inbox_round_up(cells * sizeof(struct br_inbox_cell), PAGE) +
                    inbox_round_up(cells * 4, PAGE) +
                    inbox_round_up((size_t)inbox->message_stride * message_buffers, PAGE) +
-                   BR_INBOX_PIPE;
+                   BR_PIPE_BUFFERS * BR_PIPE_BUFFER;
     return 0;
 }
 
 static int inbox_map(struct br_inbox *inbox, int fd)
 {
     size_t cells = (size_t)inbox->mask + 1;
-    uint8_t *at = br_segment_map_ring(fd, inbox->bytes, BR_INBOX_PIPE);
+    uint8_t *at = br_segment_map(fd, inbox->bytes, PROT_READ | PROT_WRITE);
 
     if (!at)
         return -ENOMEM;
@@ -97,6 +97,6 @@ int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mes
 void br_inbox_unmap(struct br_inbox *inbox)
 {
     if (inbox->header)
-        munmap(inbox->header, inbox->bytes + BR_INBOX_PIPE);
+        munmap(inbox->header, inbox->bytes);
     memset(inbox, 0, sizeof *inbox);
 }

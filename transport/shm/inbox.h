@@ -18,9 +18,10 @@
 
 #include "transport/frame.h"
 
-#define BR_INBOX_DATA        128u        /* DATA frames in flight in one direction, at most */
-#define BR_INBOX_PIPE        (1u << 20)  /* bytes, a power of two */
-#define BR_INBOX_PIECE       (64u << 10) /* bytes of it that are handed over at a time */
+#define BR_INBOX_DATA        128u /* DATA frames in flight in one direction, at most */
+#define BR_PIPE_BITS         6
+#define BR_PIPE_BUFFERS      (1u << BR_PIPE_BITS) /* of the pipe, in one inbox */
+#define BR_PIPE_BUFFER       (16u << 10)          /* bytes of one */
 #define BR_INBOX_MAX_BUFFERS 4096u
 #define BR_INBOX_STRIDE      37u /* of cells, which must be odd */
 #define BR_INBOX_MAX_MESSAGE (1u << 20)
@@ -31,7 +32,7 @@ enum br_inbox_source {
     BR_SOURCE_NONE,    /* MESSAGE: in the buffer of its ticket */
     BR_SOURCE_SEGMENT, /* at `address` of the writer's segment `segment_id`, announced as number
                           `segment` */
-    BR_SOURCE_PIPE,    /* comes through the pipe */
+    BR_SOURCE_PIPE,    /* comes through the pipe, in full buffers but for the last */
     BR_SOURCE_DIRECT,  /* at `address` of the writer's process, whom `token` identifies */
 };
 
@@ -49,8 +50,7 @@ struct br_inbox_cell {
     uint16_t ticket;
     uint64_t token_address, token; /* BR_SOURCE_DIRECT */
     uint8_t measured;              /* 1: the writer asks what it takes (br_inbox_header.took) */
-    uint8_t rewound;               /* BR_SOURCE_PIPE, 1: it begins at the start of the ring */
-    uint8_t unused[30];
+    uint8_t unused[31];
 };
 static_assert(sizeof(struct br_inbox_cell) == 128, "a cell is two cache lines");
 
@@ -80,8 +80,10 @@ struct br_inbox_header {
     _Alignas(64) _Atomic uint32_t sleep;
     /* the writer has closed its link: what it posted may change from now on */
     _Alignas(64) _Atomic uint32_t closed;
-    _Alignas(64) _Atomic uint64_t pipe_written;
-    _Alignas(64) _Atomic uint64_t pipe_read;
+    /* Rings of numbers of the pipe's buffers (pipe.h), as br_inbox_put_entry() makes them: what the
+     * writer hands over, and what the reader gives back. */
+    _Alignas(64) _Atomic uint32_t filled[2 * BR_PIPE_BUFFERS];
+    _Alignas(64) _Atomic uint32_t given[2 * BR_PIPE_BUFFERS];
     /* ns for which the reader was busy with a frame through the pipe or read directly, or
      * BR_TOOK_*; by DATA ticket, written before the ticket is returned */
     _Alignas(64) _Atomic uint32_t took[BR_INBOX_DATA];
@@ -96,8 +98,8 @@ struct br_inbox {
     struct br_inbox_cell *cells;
     _Atomic uint32_t *returns;
     uint8_t *messages;
-    uint8_t *pipe;
-    size_t bytes; /* of the segment; the pipe is its end, and is mapped once more behind it */
+    uint8_t *pipe; /* BR_PIPE_BUFFERS buffers */
+    size_t bytes;  /* of the segment */
     uint32_t message_bytes, message_stride;
     uint32_t message_buffers;
     uint32_t n_tickets;
@@ -117,7 +119,7 @@ void br_inbox_unmap(struct br_inbox *inbox); /* safe on a zeroed one */
 
 /* The writer: fills in everything but the turn, then publishes. Cells that follow each other lie so
  * far apart (an odd number, so each has its turn) that the reader's core does not fetch the next
- * ones while they are written (note 7). */
+ * ones while they are written (note 6). */
 static inline struct br_inbox_cell *br_inbox_cell(const struct br_inbox *inbox, uint32_t position)
 {
     return &inbox->cells[position * BR_INBOX_STRIDE & inbox->mask];
@@ -136,32 +138,40 @@ static inline bool br_inbox_ready(const struct br_inbox *inbox, uint32_t positio
     return atomic_load_explicit(&cell->sequence, memory_order_acquire) == position + 1;
 }
 
-/* Lap of a position in `returns`, never the value that its place holds before it is written. */
-static inline uint32_t br_inbox_lap(const struct br_inbox *inbox, uint32_t position)
+/* Lap of a position in a ring of entries, never the value that its place holds before it is
+ * written. */
+static inline uint32_t br_inbox_lap(uint32_t shift, uint32_t position)
 {
-    return ((position >> inbox->shift) + 1) & 0xffff;
+    return ((position >> shift) + 1) & 0xffff;
 }
 
-/* Where the ring of the pipe begins anew: the least such position from this one on. */
-static inline uint64_t br_inbox_rewind(uint64_t position)
+/* A ring of 1 << shift entries of 16 bits, with one writer, who never overtakes the reader. */
+static inline void br_inbox_put_entry(_Atomic uint32_t *ring, uint32_t shift, uint32_t position,
+                                      uint32_t entry)
 {
-    return (position + BR_INBOX_PIPE - 1) & ~(uint64_t)(BR_INBOX_PIPE - 1);
+    atomic_store_explicit(&ring[position & ((1u << shift) - 1)],
+                          br_inbox_lap(shift, position) << 16 | entry, memory_order_release);
+}
+
+/* The entry at this position (not checked), or -1: none yet. */
+static inline int br_inbox_entry(const _Atomic uint32_t *ring, uint32_t shift, uint32_t position)
+{
+    uint32_t entry =
+        atomic_load_explicit(&ring[position & ((1u << shift) - 1)], memory_order_acquire);
+
+    return entry >> 16 == br_inbox_lap(shift, position) ? (int)(entry & 0xffff) : -1;
 }
 
 /* The reader gives a ticket back. */
 static inline void br_inbox_return(const struct br_inbox *inbox, uint32_t position, uint32_t ticket)
 {
-    atomic_store_explicit(&inbox->returns[position & inbox->mask],
-                          br_inbox_lap(inbox, position) << 16 | ticket, memory_order_release);
+    br_inbox_put_entry(inbox->returns, inbox->shift, position, ticket);
 }
 
 /* The writer: the ticket at this position of `returns` (not checked), or -1: none yet. */
 static inline int br_inbox_returned(const struct br_inbox *inbox, uint32_t position)
 {
-    uint32_t entry =
-        atomic_load_explicit(&inbox->returns[position & inbox->mask], memory_order_acquire);
-
-    return entry >> 16 == br_inbox_lap(inbox, position) ? (int)(entry & 0xffff) : -1;
+    return br_inbox_entry(inbox->returns, inbox->shift, position);
 }
 
 static inline uint8_t *br_inbox_message(const struct br_inbox *inbox, uint32_t ticket)

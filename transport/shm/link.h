@@ -9,6 +9,7 @@
  *   receive_data.c  how the bytes of a DATA frame arrive here
  *   mapping.c       segments: announced to peers, mapped from peers
  *   inbox.c         the shared memory of one direction
+ *   pipe.c          whose the buffers are through which other payload goes
  *   socket.c        the socket that carries descriptors, wake-ups and the news of a peer's end
  *   address.c       which host, which name space, which socket
  *
@@ -23,6 +24,7 @@
 #include "base/pool.h"
 #include "base/ways.h"
 #include "transport/shm/inbox.h"
+#include "transport/shm/pipe.h"
 #include "transport/shm/shm.h"
 #include "transport/shm/socket.h"
 #include "transport/transport.h"
@@ -30,6 +32,8 @@
 #define BR_SHM_POLL_EVENTS 64
 /* Moved by one poll of one link, so that a worker stays responsive. */
 #define BR_SHM_POLL_BYTES (256u << 10)
+/* Of a frame that is read directly: bytes that a reducer combines at a time. */
+#define BR_SHM_PIECE (64u << 10)
 
 struct br_shm_device {
     struct br_device base;
@@ -51,7 +55,7 @@ struct br_shm_device {
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
     bool logged_full;                                     /* each downgrade is logged once */
     /* a piece of a frame that was read directly, until a slot's reducer has combined it */
-    uint8_t piece[BR_INBOX_PIECE];
+    uint8_t piece[BR_SHM_PIECE];
 };
 
 /* A segment of a peer, mapped here. */
@@ -86,6 +90,7 @@ struct br_shm_posted {
     uint32_t length;
     bool used;
     bool piping; /* not all of payload is in the pipe yet */
+    bool fresh;  /* pages of the pipe came to exist for it: what it took says nothing of the way */
     struct br_ways_frame way;
     /* of the frame, should the peer not be able to read it directly */
     uint32_t slot, offset;
@@ -135,7 +140,6 @@ struct br_shm_link {
     uint32_t in_position, return_position;
     struct br_shm_message *messages; /* [in.message_buffers] */
     struct br_shm_arriving arriving;
-    uint64_t pipe_read;
     struct br_shm_mapping *segments[BR_SHM_SEGMENTS];
     uint32_t segment_ids[BR_SHM_SEGMENTS];
     uint32_t found; /* number of the segment that br_shm_share() has found last */
@@ -156,14 +160,11 @@ struct br_shm_link {
     uint32_t sent_head, sent_tail, sent_mask;
     uint16_t piping[BR_INBOX_DATA]; /* ring of the tickets whose payload goes through the pipe */
     uint32_t piping_head, piping_tail, piping_done;
-    uint64_t pipe_written;
-    uint64_t pipe_end;     /* where the last frame that goes through the pipe will end */
-    uint64_t pipe_rewound; /* where it was rewound last: all before has been read */
-    /* from the start of the ring: bytes that have been written; where no frame begins any more, if
-     * it can be at the start */
-    uint64_t pipe_has_been, pipe_lap;
+    uint32_t piping_buffers;             /* that all of it will take */
     uint64_t announced[BR_SHM_SEGMENTS]; /* region id + 1, 0: free */
     struct br_ways ways;
+
+    struct br_pipe pipe; /* of both directions */
 
     /* br_shm_link_take_fd(). */
     struct {

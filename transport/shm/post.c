@@ -31,6 +31,7 @@ int br_shm_send_init(struct br_shm_link *link)
 
     while (ring < n)
         ring *= 2;
+    br_pipe_init(&link->pipe, &link->in, &link->out);
     link->free_messages = calloc(n, sizeof *link->free_messages);
     link->message_out = calloc(n, sizeof *link->message_out);
     link->sent = calloc(ring, sizeof *link->sent);
@@ -59,7 +60,7 @@ static inline void shm_post_fill(struct br_inbox_cell *cell, const struct br_fra
 }
 
 /* The peer has read the line of this cell a lap ago: takes it from there, so that the next atomic
- * instruction does not wait for that (inbox.h, note 7). */
+ * instruction does not wait for that (inbox.h, note 6). */
 static inline void shm_post_fetch(const struct br_inbox_cell *cell)
 {
 #ifdef __x86_64__
@@ -94,35 +95,6 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
     return true;
 }
 
-/* What the peer has not read of the pipe, by its own word; a forged one only harms its author. */
-static uint64_t pipe_unread(const struct br_shm_link *link)
-{
-    uint64_t read = atomic_load_explicit(&link->out.header->pipe_read, memory_order_acquire);
-
-    if ((int64_t)(read - link->pipe_rewound) < 0)
-        read = link->pipe_rewound;
-    return link->pipe_written - read;
-}
-
-/* Where the next frame will begin that goes through the pipe: behind the frame before; or, to have
- * pages that exist, at the start of the ring again, when nothing is in it (inbox.h, note 6). */
-static uint64_t pipe_next(const struct br_shm_link *link)
-{
-    return link->pipe_end % BR_INBOX_PIPE >= link->pipe_lap &&
-                   link->pipe_end == link->pipe_written && !pipe_unread(link)
-               ? br_inbox_rewind(link->pipe_end)
-               : link->pipe_end;
-}
-
-/* Have all the pages been written where so many bytes would be in the pipe? Whoever writes to the
- * others waits for the kernel. */
-static bool pipe_has_pages(const struct br_shm_link *link, uint32_t length)
-{
-    uint64_t end = pipe_next(link) % BR_INBOX_PIPE + length;
-
-    return link->pipe_has_been >= (end < BR_INBOX_PIPE ? end : BR_INBOX_PIPE);
-}
-
 /* Where the peer will find the payload (enum br_inbox_source), and in *way what is to be known of
  * that later; -EAGAIN: post it later. */
 static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
@@ -139,7 +111,7 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
     }
     if (number == -EAGAIN)
         return -EAGAIN;
-    if (frame->length < BR_WAYS_LEAST || link->ways.refused || !pipe_has_pages(link, frame->length))
+    if (frame->length < BR_WAYS_LEAST || link->ways.refused)
         return BR_SOURCE_PIPE;
     *way = br_ways_post(&link->ways, frame->length);
     if (way->measured)
@@ -152,31 +124,14 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
     return BR_SOURCE_DIRECT;
 }
 
-/* The frame will go through the pipe behind those that are to. Returns whether it begins at the
- * start of the ring again. */
-static bool pipe_append(struct br_shm_link *link, uint16_t ticket, uint32_t length)
-{
-    uint64_t start = pipe_next(link);
-    bool rewound = start != link->pipe_end;
-
-    if (rewound) {
-        link->pipe_written = link->pipe_rewound = start;
-        link->pipe_lap = link->pipe_has_been + link->pipe_has_been / 8;
-        /* before the cell: the peer expects no less than where the frame starts */
-        atomic_store_explicit(&link->out.header->pipe_written, start, memory_order_relaxed);
-    }
-    link->pipe_end = start + length;
-    link->piping[link->piping_tail++ % BR_INBOX_DATA] = ticket;
-    return rewound;
-}
-
 /* Fills in the rest of the cell of a DATA frame that has its ticket, and publishes it. */
 static void shm_post_publish(struct br_shm_link *link, const struct br_frame *frame,
                              enum br_inbox_source source, uint16_t ticket, bool measured)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
 
-    cell->rewound = source == BR_SOURCE_PIPE && pipe_append(link, ticket, frame->length);
+    if (source == BR_SOURCE_PIPE)
+        link->piping[link->piping_tail++ % BR_INBOX_DATA] = ticket;
     shm_post_fill(cell, frame, source);
     cell->slot = frame->slot;
     cell->offset = frame->offset;
@@ -212,48 +167,35 @@ static bool shm_post_data(struct br_shm_link *link, const struct br_frame *frame
     return true;
 }
 
-static uint32_t pipe_room(const struct br_shm_link *link)
-{
-    uint64_t unread = pipe_unread(link);
-
-    return unread < BR_INBOX_PIPE ? (uint32_t)(BR_INBOX_PIPE - unread) : 0;
-}
-
 static void pipe_out(struct br_shm_link *link)
 {
-    uint32_t room = pipe_room(link), moved = 0;
+    bool moved = false;
 
-    while (room && link->piping_head != link->piping_tail) {
+    while (link->piping_head != link->piping_tail && br_pipe_has_room(&link->pipe)) {
         uint32_t ticket = link->piping[link->piping_head % BR_INBOX_DATA];
         struct br_shm_posted *posted = &link->posted[ticket - link->out.message_buffers];
-        uint32_t at = (uint32_t)link->pipe_written % BR_INBOX_PIPE;
-        uint32_t n = posted->length - link->piping_done;
-        uint64_t began;
+        uint32_t left = posted->length - link->piping_done;
+        uint32_t n = left < BR_PIPE_BUFFER ? left : BR_PIPE_BUFFER;
+        uint64_t began = posted->way.measured ? br_clock_now() : 0;
+        int number = br_pipe_take(&link->pipe, &posted->fresh);
 
-        n = n < room ? n : room;
-        n = n < BR_INBOX_PIECE ? n : BR_INBOX_PIECE;
-        began = posted->way.measured ? br_clock_now() : 0;
-        br_copy(link->out.pipe + at, posted->payload + link->piping_done, n);
+        if (number < 0)
+            break;
+        br_copy(br_pipe_buffer(&link->pipe, (uint32_t)number), posted->payload + link->piping_done,
+                n);
         posted->way.worked += began ? br_clock_now() - began : 0;
-        link->pipe_written += n;
-        if (link->pipe_has_been < at + n)
-            link->pipe_has_been = at + n;
-        /* A piece at a time, so that the peer reads while we go on writing. */
-        atomic_store_explicit(&link->out.header->pipe_written, link->pipe_written,
-                              memory_order_release);
+        br_pipe_hand_over(&link->pipe, (uint32_t)number);
+        link->base.device->counters.tx_copied_bytes += n;
         link->piping_done += n;
-        room -= n;
-        moved += n;
-        if (link->piping_done == posted->length) {
+        moved = true;
+        if (n == left) {
             posted->piping = false;
             link->piping_head++;
             link->piping_done = 0;
         }
     }
-    if (moved) {
-        link->base.device->counters.tx_copied_bytes += moved;
+    if (moved)
         link->wake_due = BR_ASLEEP;
-    }
 }
 
 static int shm_post_check_frame(const struct br_shm_link *link, const struct br_frame *frame)
@@ -310,7 +252,7 @@ static bool shm_post_came_back(struct br_shm_link *link, struct br_shm_posted *p
     uint32_t took = atomic_load_explicit(
         &link->out.header->took[ticket - link->out.message_buffers], memory_order_relaxed);
     bool refused = took == BR_TOOK_REFUSED && posted->way.way == BR_WAY_DIRECT;
-    bool known = posted->way.measured && took != BR_TOOK_UNKNOWN && !refused;
+    bool known = posted->way.measured && took != BR_TOOK_UNKNOWN && !refused && !posted->fresh;
     struct br_frame again;
 
     posted->way.worked += known ? took : 0;
@@ -387,5 +329,5 @@ bool br_shm_send_pending(const struct br_shm_link *link)
 {
     return link->sent_head != link->sent_tail ||
            (wants_returns(link) && br_inbox_returned(&link->out, link->collect_position) >= 0) ||
-           (link->piping_head != link->piping_tail && pipe_room(link));
+           (link->piping_head != link->piping_tail && br_pipe_has_room(&link->pipe));
 }

@@ -50,8 +50,6 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
                                                   .segment_id = cell->segment_id,
                                                   .ticket = cell->ticket};
         memcpy(link->arriving.inline_, cell->inline_, BR_FRAME_INLINE);
-        if (source == BR_SOURCE_PIPE && cell->rewound)
-            link->pipe_read = br_inbox_rewind(link->pipe_read);
         if (cell->measured)
             link->arriving.started = br_clock_now();
         return 0;

@@ -21,18 +21,6 @@ static uint32_t receive_data_min(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Bytes of the pipe to be read now; -EPROTO when the writer's count is forged. */
-static int pipe_fill(const struct br_shm_link *link, uint32_t *fill)
-{
-    uint64_t written = atomic_load_explicit(&link->in.header->pipe_written, memory_order_acquire);
-
-    if (written - link->pipe_read > BR_INBOX_PIPE)
-        return br_error(EPROTO, "the pipe claims %llu bytes",
-                        (unsigned long long)(written - link->pipe_read));
-    *fill = (uint32_t)(written - link->pipe_read);
-    return 0;
-}
-
 /* Of so many bytes of what is left of the frame, as many as may be moved now. */
 static uint32_t receive_data_whole(const struct br_shm_arriving *arriving, uint32_t bytes)
 {
@@ -62,24 +50,25 @@ static void receive_data_copy(struct br_shm_link *link, struct br_slot *slot, co
     link->base.device->counters.rx_reduced_bytes += n;
 }
 
-/* Up to want bytes. Returns how many. */
+/* Up to want bytes, or a buffer more. Returns how many. */
 static int from_pipe(struct br_shm_link *link, struct br_slot *slot, uint32_t want)
 {
-    uint32_t fill = 0, n, moved = 0;
-    int rc = pipe_fill(link, &fill);
+    struct br_shm_arriving *arriving = &link->arriving;
+    uint32_t moved = 0;
 
-    if (rc)
-        return rc;
-    want = receive_data_min(want, fill);
-    while (
-        (n = receive_data_whole(&link->arriving, receive_data_min(want - moved, BR_INBOX_PIECE)))) {
-        receive_data_copy(link, slot, link->in.pipe + link->pipe_read % BR_INBOX_PIPE, n);
-        link->pipe_read += n;
-        atomic_store_explicit(&link->in.header->pipe_read, link->pipe_read, memory_order_release);
+    while (moved < want && arriving->done < arriving->length) {
+        uint32_t n = receive_data_min(arriving->length - arriving->done, BR_PIPE_BUFFER);
+        int number = br_pipe_arrived(&link->pipe);
+
+        if (number == -EAGAIN)
+            break;
+        if (number < 0)
+            return number;
+        receive_data_copy(link, slot, br_pipe_buffer(&link->pipe, (uint32_t)number), n);
+        if (br_pipe_keep(&link->pipe, (uint32_t)number))
+            link->wake_due = BR_ASLEEP;
         moved += n;
     }
-    if (moved)
-        link->wake_due = BR_ASLEEP;
     return (int)moved;
 }
 
@@ -106,7 +95,7 @@ static int receive_data_direct(struct br_shm_link *link, struct br_slot *slot, u
         arriving->done += n;
         return (int)n;
     }
-    while ((n = receive_data_whole(arriving, receive_data_min(want - moved, BR_INBOX_PIECE)))) {
+    while ((n = receive_data_whole(arriving, receive_data_min(want - moved, BR_SHM_PIECE)))) {
         if (!receive_data_read(link, piece, n))
             return -EACCES;
         atomic_thread_fence(memory_order_acquire); /* the copy, then the flag: see link.c, note 3 */
@@ -190,11 +179,15 @@ static int receive_data_drop(struct br_shm_link *link, struct br_event *event)
     return arriving->done == arriving->length;
 }
 
+/* A reducer takes whole granules: where a buffer of the pipe does not hold such, the bytes are
+ * copied, and the protocol has them reduced. */
 static uint32_t unit_of(const struct br_shm_arriving *arriving, const struct br_slot *slot)
 {
-    bool combines = slot->reducer && arriving->source != BR_SOURCE_SEGMENT;
+    bool whole = arriving->source == BR_SOURCE_PIPE ? BR_PIPE_BUFFER % slot->granule_bytes == 0
+                                                    : slot->granule_bytes <= BR_SHM_PIECE;
 
-    return combines && slot->granule_bytes <= BR_INBOX_PIECE ? slot->granule_bytes : 1;
+    return slot->reducer && arriving->source != BR_SOURCE_SEGMENT && whole ? slot->granule_bytes
+                                                                           : 1;
 }
 
 int br_shm_receive_data(struct br_shm_link *link, uint32_t *budget, struct br_event *event)
@@ -224,14 +217,12 @@ int br_shm_receive_data(struct br_shm_link *link, uint32_t *budget, struct br_ev
     n = copy_some(link, slot, *budget);
     if (n < 0)
         return n;
-    *budget -= (uint32_t)n;
+    *budget -= receive_data_min((uint32_t)n, *budget);
     return arriving->done == arriving->length;
 }
 
 bool br_shm_receive_data_pending(const struct br_shm_link *link)
 {
-    uint32_t fill = 0;
-
-    return link->arriving.source != BR_SOURCE_PIPE || link->peer_left || pipe_fill(link, &fill) ||
-           receive_data_whole(&link->arriving, fill);
+    return link->arriving.source != BR_SOURCE_PIPE || link->peer_left ||
+           br_pipe_arrived(&link->pipe) != -EAGAIN;
 }

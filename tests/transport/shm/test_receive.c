@@ -179,14 +179,24 @@ static void hostile__out_of_bounds_of_the_slot(void **state)
     forge(*state, &cell);
 }
 
-static void hostile__pipe_count(void **state)
+/* The writer hands over `number`, which is not its buffer. */
+static void forge_buffer(struct pair *pair, uint32_t number)
 {
-    struct pair *pair = *state;
     struct br_inbox_cell cell = {.length = packed(BR_FRAME_DATA, BR_SOURCE_PIPE, 4096),
-                                 .slot = expect_frame(*state)};
+                                 .slot = expect_frame(pair)};
 
-    atomic_store(&inside(&pair->a)->out.header->pipe_written, UINT64_MAX / 2);
+    br_inbox_put_entry(inside(&pair->a)->out.header->filled, BR_PIPE_BITS + 1, 0, number);
     forge(pair, &cell);
+}
+
+static void hostile__unknown_buffer(void **state)
+{
+    forge_buffer(*state, 2 * BR_PIPE_BUFFERS);
+}
+
+static void hostile__buffer_of_the_reader(void **state)
+{
+    forge_buffer(*state, BR_PIPE_BUFFERS);
 }
 
 /* The receiver as the hostile end. */
@@ -203,9 +213,10 @@ static void hostile__returned_ticket_that_is_not_out(void **state)
 static void hostile__returns_a_ticket_whose_payload_is_on_its_way(void **state)
 {
     struct pair *pair = *state;
-    uint8_t *bytes = calloc(2, BR_INBOX_PIPE);
+    uint8_t *bytes = calloc(2 * BR_PIPE_BUFFERS, BR_PIPE_BUFFER);
 
-    post_placed(&pair->a, bytes, 2 * BR_INBOX_PIPE, 1u << 16 | 5, 0, NULL, 0);
+    inside(&pair->a)->ways.refused = true;
+    post_placed(&pair->a, bytes, 2 * BR_PIPE_BUFFERS * BR_PIPE_BUFFER, 1u << 16 | 5, 0, NULL, 0);
     end_poll(&pair->a);
     br_inbox_return(&inside(&pair->b)->in, 0, 16);
     assert_int_equal(await(&pair->a, NULL, BR_EVENT_CLOSED).error, -EPROTO);
@@ -241,7 +252,12 @@ static void hostile__noise(void **state)
             atomic_store(&link->out.returns[k], (uint32_t)br_random_below(&random, 1u << 18));
             br_inbox_publish(br_inbox_cell(&link->out, k), k);
         }
-        atomic_store(&link->out.header->pipe_written, br_random_below(&random, BR_INBOX_PIPE * 2));
+        for (uint32_t k = 0; k < 2 * BR_PIPE_BUFFERS; k++) {
+            br_inbox_put_entry(link->out.header->filled, BR_PIPE_BITS + 1, k,
+                               (uint32_t)br_random_below(&random, 3 * BR_PIPE_BUFFERS));
+            br_inbox_put_entry(link->in.header->given, BR_PIPE_BITS + 1, k,
+                               (uint32_t)br_random_below(&random, 3 * BR_PIPE_BUFFERS));
+        }
         atomic_store(&link->out.header->sleep, (uint32_t)br_random_next(&random));
         settle(&pair->a, &pair->b);
         pair_teardown(&fresh);
@@ -264,7 +280,8 @@ int main(void)
         PAIR(hostile__source),
         PAIR(hostile__unknown_segment),
         PAIR(hostile__out_of_bounds_of_the_slot),
-        PAIR(hostile__pipe_count),
+        PAIR(hostile__unknown_buffer),
+        PAIR(hostile__buffer_of_the_reader),
         PAIR(hostile__returned_ticket_that_is_not_out),
         PAIR(hostile__returns_a_ticket_whose_payload_is_on_its_way),
         cmocka_unit_test(hostile__noise),
