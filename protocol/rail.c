@@ -428,15 +428,16 @@ static void doubt_rate(struct br_rail *rail, uint64_t span, uint64_t now)
     rail->fastest = 0;
 }
 
-/* A frame was answered after `took`: what of this was not the path carried all that was in flight
- * with it. ACKs that come late make it less, never more; so it says nothing where twice the rate
- * would carry as much within the window's delay, which an ACK may be late. */
+/* A frame was answered after `took`: what of this was neither the path nor a late ACK carried all
+ * that was in flight with it. An ACK may be late by the window's delay, so it says nothing where
+ * twice the rate would carry as much within that. */
 static void note_fastest(struct br_rail *rail, const struct br_probe *probe, uint64_t took)
 {
+    uint64_t delay = br_rail_delay(rail), path = rail->min_rtt + delay;
     double in_flight = (double)probe->in_flight * 1e9,
-           queue = took > rail->min_rtt ? (double)(took - rail->min_rtt) : 1;
+           queue = took > path ? (double)(took - path) : 1;
 
-    if (in_flight >= 2 * (double)rail->rate * (double)br_rail_delay(rail) &&
+    if (rail->rate && in_flight >= 2 * (double)rail->rate * (double)delay &&
         in_flight / queue > (double)rail->fastest)
         rail->fastest = (uint64_t)(in_flight / queue);
 }

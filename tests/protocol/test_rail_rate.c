@@ -174,13 +174,15 @@ static void rate__doubles_where_the_rail_is_never_full(void **state)
     assert_int_equal(rail->rate, 0);
 }
 
-/* A frame of 16 KiB at a time, on a link of `bandwidth` bytes/s. */
-static void left_aside(struct br_rail *rail, uint64_t bandwidth, uint64_t *now, uint64_t span)
+/* A frame of 16 KiB at a time, on a link of `bandwidth` bytes/s. Each is answered `late` ns after
+ * it has arrived. */
+static void left_aside(struct br_rail *rail, uint64_t bandwidth, uint64_t late, uint64_t *now,
+                       uint64_t span)
 {
     for (uint64_t end = *now + span; *now < end;) {
         br_rail_forget_rate(rail, *now);
         br_rail_posted(rail, 16 << 10, true, *now);
-        *now += (16 << 10) * BR_SEC / bandwidth + 20 * BR_US;
+        *now += (16 << 10) * BR_SEC / bandwidth + 20 * BR_US + late;
         br_rail_acknowledged(rail, rail->tx_bytes, *now);
     }
 }
@@ -199,11 +201,31 @@ static void rate__of_a_slow_rail_is_confirmed_by_answers(void **state)
     br_rail_set_min_rtt(rail, 20 * BR_US, now);
     bench_drive(rail, 1250000, 20 * BR_US, &now, now + 200 * BR_MS);
     for (int i = 0; i < 50; i++) {
-        left_aside(rail, 1250000, &now, 100 * BR_MS);
+        left_aside(rail, 1250000, 0, &now, 100 * BR_MS);
         assert_in_range(rail->rate, 1200000, 1300000);
     }
-    left_aside(rail, 12500000, &now, 450 * BR_MS); /* now it is ten times as fast */
+    left_aside(rail, 12500000, 0, &now, 450 * BR_MS); /* now it is ten times as fast */
     assert_true(rail->rate == 0 || rail->rate >= 6000000);
+}
+
+/* A slow rail has become 3 to 10 times as fast, but every answer is late by the window's delay.
+ * While answers were taken for punctual, 23 of these 32 rails counted as slow for ever. */
+static void rate__of_a_faster_rail_is_not_confirmed_by_late_answers(void **state)
+{
+    (void)state;
+    for (uint64_t mbit = 10; mbit <= 40; mbit += 10)
+        for (uint64_t times = 3; times <= 10; times++) {
+            struct bench b;
+            struct br_rail *rail = &b.rails[0];
+            uint64_t now = BR_SEC, rate = mbit * 125000;
+
+            bench_set_up(&b, 2);
+            b.rails[1].rate = 1250000000;
+            br_rail_set_min_rtt(rail, 20 * BR_US, now);
+            bench_drive(rail, rate, 20 * BR_US, &now, now + 200 * BR_MS);
+            left_aside(rail, times * rate, BR_MS, &now, BR_SEC);
+            assert_true(rail->rate == 0 || 2 * rail->rate >= times * rate);
+        }
 }
 
 /* 10 Gb/s beside 100 Mb/s: transfers of a megabyte never fill the fast one. If its rate were
@@ -387,6 +409,7 @@ int main(void)
         cmocka_unit_test(rate__of_a_slow_rail_is_soon_known),
         cmocka_unit_test(rate__doubles_where_the_rail_is_never_full),
         cmocka_unit_test(rate__of_a_slow_rail_is_confirmed_by_answers),
+        cmocka_unit_test(rate__of_a_faster_rail_is_not_confirmed_by_late_answers),
         cmocka_unit_test(rate__of_the_fastest_rail_stays),
         cmocka_unit_test(rate__of_equal_rails_stays),
         cmocka_unit_test(compare__by_rates_where_both_are_known),
