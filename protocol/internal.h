@@ -50,8 +50,8 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
 void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now);
 void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
 
-/* Bounds of a window. The least is also the first one: small, so that the first round trip of a
- * slow link is not that of a long queue. */
+/* Bounds of a window. The least, of which a slow path has half, is also the first one: small, so
+ * that the first round trip of a slow link is not that of a long queue. */
 #define BR_WINDOW_LEAST (64u << 10)
 #define BR_WINDOW_MOST  (4u << 20)
 #define BR_TARGET_DELAY (1 * BR_MS) /* what a window is for, where the round trip is short */

@@ -124,6 +124,7 @@ struct br_rail {
     uint64_t target_delay, turn; /* ns; turn: see br_rail_config, 0 on other than byte streams */
     /* bytes/s that it delivers while it is full; 0: it was not full for long enough (section 3) */
     uint64_t rate;
+    uint64_t delivery_rate; /* bytes/s, as the back end says (br_link_facts); 0: not known */
     uint64_t full_bytes, full_time; /* of which the rate is the quotient; time in ns */
     uint64_t full_at;               /* ns; when it was last measured, or confirmed by answers */
     uint64_t aside;                 /* ns in flight since then without being full */

@@ -11,6 +11,7 @@
 
 #define FRAME_LEAST   (16u << 10)
 #define FRAME_MOST    (256u << 10)
+#define LEAST_DELAY   (25 * BR_MS)  /* of the least window of a slow path */
 #define PERIOD        (100 * BR_MS) /* the volume is the maximum over one to two of these */
 #define RATE_WINDOWS  8             /* the rate is the mean over as many, more or less, */
 #define RATE_LEAST    (50 * BR_MS)  /* and over as long at least, */
@@ -51,16 +52,31 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
     br_list_init(&rail->unexpected);
 }
 
+/* Two frames at least, and no more than a slow path carries in LEAST_DELAY. Slow is a path only
+ * where the back end says so, too: where ranks share cores, the rate is that of the peer's turns.
+ */
+static uint64_t least_window(const struct br_rail *rail)
+{
+    uint64_t rate = rail->rate > rail->delivery_rate ? rail->rate : rail->delivery_rate,
+             delay = br_rail_delay(rail) > LEAST_DELAY ? br_rail_delay(rail) : LEAST_DELAY;
+    double bytes = 1e-9 * (double)rate * (double)delay;
+
+    if (!rail->rate || !rail->delivery_rate || bytes > BR_WINDOW_LEAST)
+        return BR_WINDOW_LEAST;
+    return bytes > 2 * FRAME_LEAST ? (uint64_t)bytes : 2 * FRAME_LEAST;
+}
+
 /* Frames are a quarter of the window, so that preemption never waits for one large frame alone. */
 static void set_window(struct br_rail *rail)
 {
-    uint64_t window = rail->shared ? br_rail_shared_part(rail) : rail->volume;
+    uint64_t window = rail->shared ? br_rail_shared_part(rail) : rail->volume,
+             least = least_window(rail);
     uint32_t frame;
 
     if (rail->starting && !rail->shared && window < rail->start_window)
         window = rail->start_window;
-    if (window < BR_WINDOW_LEAST)
-        window = BR_WINDOW_LEAST;
+    if (window < least)
+        window = least;
     if (window > BR_WINDOW_MOST)
         window = BR_WINDOW_MOST;
     frame = (uint32_t)window / 4;
@@ -107,7 +123,7 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->full_at = now;
     rail->measured = false;
     start(rail);
-    rail->min_rtt = rail->min_rtt_until = 0;
+    rail->min_rtt = rail->min_rtt_until = rail->delivery_rate = 0;
     rail->window_at = now;
     rail->window_acked = 0;
     rail->full = rail->limited = rail->solo = false;

@@ -263,6 +263,8 @@ struct br_link_facts {
     uint64_t resent_packets; /* So far, by the back end or by the kernel. */
     /* The least round trip in ns of a packet that has waited in no queue of this process. */
     uint64_t min_rtt;
+    /* Bytes/s that the path carried last, whenever the peer's process ran; 0: not known. */
+    uint64_t delivery_rate;
 };
 /* How old the facts may be, ns, while poll() is called all the time. A back end that has to ask for
  * them asks about one link after the other: with more than 50 links of a device they may be 1 ms

@@ -180,6 +180,34 @@ static void window__stays_within_its_bounds(void **state)
     assert_int_equal(b.rails[0].frame_bytes, 256 << 10);
 }
 
+/* The window that a link of `rate` bytes/s has after a second, where the back end says that the
+ * path carries `delivery_rate`. */
+static uint32_t window_of(uint64_t rate, uint64_t rtt, uint64_t delivery_rate)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    bench_set_up(&b, 1);
+    br_rail_set_min_rtt(&b.rails[0], rtt, now);
+    b.rails[0].delivery_rate = delivery_rate;
+    bench_drive(&b.rails[0], rate, rtt, &now, now + BR_SEC);
+    return b.rails[0].window;
+}
+
+/* 64 KiB of each of the flows that share a slow NIC would wait there for long. */
+static void window__of_a_slow_path_is_for_25_ms(void **state)
+{
+    (void)state;
+    assert_int_equal(window_of(500000, 10 * BR_US, 500000), LEAST / 2); /* 25 ms are 12.5 KB */
+    assert_in_range(window_of(2000000, 10 * BR_US, 2000000), 48000, 52000);
+    assert_int_equal(window_of(4000000, 10 * BR_US, 4000000), LEAST); /* 25 ms are 100 KB */
+    assert_int_equal(window_of(500000, 10 * BR_US, 0), LEAST);        /* it says nothing */
+    /* the path is fast, and the peer answers late because it shares its cores */
+    assert_int_equal(window_of(500000, 10 * BR_US, 1000000000), LEAST);
+    /* a window in a round trip, however fast the link is: it must be able to grow */
+    assert_true(window_of(125000000, 100 * BR_MS, 655360) > LEAST);
+}
+
 /* A link that becomes slower loses its window within two periods of 100 ms, else urgent data waits
  * behind a queue. */
 static void window__shrinks_with_the_rate(void **state)
@@ -380,6 +408,7 @@ int main(void)
         cmocka_unit_test(window__slow_start_ends),
         cmocka_unit_test(window__covers_two_round_trips),
         cmocka_unit_test(window__stays_within_its_bounds),
+        cmocka_unit_test(window__of_a_slow_path_is_for_25_ms),
         cmocka_unit_test(window__shrinks_with_the_rate),
         cmocka_unit_test(window__does_not_believe_in_a_bucket),
         cmocka_unit_test(window__bounds_what_is_in_flight),

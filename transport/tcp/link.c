@@ -92,7 +92,8 @@ void br_tcp_link_ask(struct br_tcp_link *link)
     if (info.tcpi_min_rtt == UINT32_MAX)
         info.tcpi_min_rtt = 0; /* no packet has been measured yet */
     link->base.facts = (struct br_link_facts){.resent_packets = info.tcpi_total_retrans,
-                                              .min_rtt = info.tcpi_min_rtt * BR_US};
+                                              .min_rtt = info.tcpi_min_rtt * BR_US,
+                                              .delivery_rate = info.tcpi_delivery_rate};
 }
 
 void br_tcp_link_read_ends(struct br_tcp_link *link)

@@ -90,6 +90,19 @@ static void facts__are_brought_up_to_date(void **state)
     assert_in_range(link->facts.min_rtt, 1, BR_SEC);
 }
 
+/* Known once the kernel has an acknowledgement of bytes. */
+static void facts__delivery_rate(void **state)
+{
+    struct br_link *link = ends_connect();
+    struct br_event event;
+
+    (void)state;
+    assert_int_equal(ends_message(link, 100), 1);
+    ends_until(&ends_b.n_messages, 1);
+    for (uint64_t now = br_clock_now(); !link->facts.delivery_rate; now += BR_LINK_FACTS_AGE)
+        ends_ops->poll(ends_a.device, now, &event, 1);
+}
+
 /* How many links the kernel was asked about in a poll at this time. */
 static int asked_at(struct br_link **links, int n, uint64_t now)
 {
@@ -230,6 +243,7 @@ int main(void)
         TEST(link_connect__all_links_in_use),
         TEST(facts__round_trip_from_the_handshake_on),
         TEST(facts__are_brought_up_to_date),
+        TEST(facts__delivery_rate),
         TEST(facts__of_many_links_in_turn),
         TEST(device_open__names),
         TEST(device_open__ipv6),
