@@ -48,11 +48,13 @@ bool br_pipe_has_room(const struct br_pipe *pipe)
            br_inbox_entry(pipe->out->header->given, RING_SHIFT, pipe->returned) >= 0;
 }
 
-int br_pipe_take(struct br_pipe *pipe, bool *fresh)
+int br_pipe_take(struct br_pipe *pipe, bool avoid_fresh, bool *fresh)
 {
+    bool grow = pipe->fresh && pipe->filled % FRESH == 0 && !avoid_fresh;
+
     if (pipe->coldest == pipe->warmest)
         pipe_take_back(pipe);
-    if (pipe->coldest != pipe->warmest && !(pipe->fresh && pipe->filled % FRESH == 0))
+    if (pipe->coldest != pipe->warmest && !grow)
         return pipe->warm[--pipe->warmest % ALL];
     if (!pipe->fresh)
         return -EAGAIN;

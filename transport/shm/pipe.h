@@ -36,8 +36,9 @@ void br_pipe_init(struct br_pipe *pipe, struct br_inbox *in, struct br_inbox *ou
 /* The writer. Is there a buffer to write into? */
 bool br_pipe_has_room(const struct br_pipe *pipe);
 /* The number of a buffer to write into, which is handed over next, or -EAGAIN. *fresh becomes true
- * where its pages may not exist yet, which the kernel makes as they are written. */
-int br_pipe_take(struct br_pipe *pipe, bool *fresh);
+ * where its pages may not exist yet, which the kernel makes as they are written. avoid_fresh: the
+ * caller measures what it writes, and wants such a one only where there is no other. */
+int br_pipe_take(struct br_pipe *pipe, bool avoid_fresh, bool *fresh);
 void br_pipe_hand_over(struct br_pipe *pipe, uint32_t number);
 
 /* The reader. The number of the buffer that the peer has handed over next, -EAGAIN: none yet, or

@@ -177,7 +177,7 @@ static void pipe_out(struct br_shm_link *link)
         uint32_t left = posted->length - link->piping_done;
         uint32_t n = left < BR_PIPE_BUFFER ? left : BR_PIPE_BUFFER;
         uint64_t began = posted->way.measured ? br_clock_now() : 0;
-        int number = br_pipe_take(&link->pipe, &posted->fresh);
+        int number = br_pipe_take(&link->pipe, posted->way.measured, &posted->fresh);
 
         if (number < 0)
             break;

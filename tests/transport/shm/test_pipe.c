@@ -46,7 +46,7 @@ static int tear_down(void **state)
 static uint8_t *give(struct br_pipe *pipe, uint64_t value)
 {
     bool fresh, room = br_pipe_has_room(pipe);
-    int number = br_pipe_take(pipe, &fresh);
+    int number = br_pipe_take(pipe, false, &fresh);
     uint8_t *buffer;
 
     assert_int_equal(room, number >= 0);
@@ -157,7 +157,7 @@ static void take__forged(void **state)
 
     for (uint32_t k = 0; k < 10; k++)
         br_inbox_put_entry(ends->x.header->given, BR_PIPE_BITS + 1, k, k % 2 ? 3 : 4000);
-    while ((number = br_pipe_take(&ends->a, &fresh)) >= 0) {
+    while ((number = br_pipe_take(&ends->a, false, &fresh)) >= 0) {
         assert_in_range(number, 0, BR_PIPE_BUFFERS - 1);
         assert_false(taken[number]);
         taken[number] = true;
