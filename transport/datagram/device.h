@@ -93,7 +93,8 @@ struct br_dgram_device {
     uint64_t now;
     /* When the packets that are taken in have arrived, ns: `now`, unless the back end sets it. */
     uint64_t arrived;
-    /* The peer's number of the last link that was refused because max_links were open. */
+    /* The peer's number of the last link that was refused: max_links were open, or it spoke another
+     * version. */
     uint64_t refused;
     struct br_dgram_cookies cookies;
     struct br_pool links;          /* Of struct br_dgram_member, max_links of them. */

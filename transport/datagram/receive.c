@@ -63,23 +63,22 @@ static bool datagram_receive_record(struct br_dgram_path *path, uint64_t number)
     return true;
 }
 
-/* A packet has come `gap` after the one before. A slow link's packets follow each other slowly, and
- * those behind a train more slowly still: that none has come for a while is no sign of a loss then.
- * One long gap is not forgotten at once, as trains differ in length; a pause is none. */
+/* A packet has come `gap` after one that it was to follow. A slow link's packets come far apart,
+ * and farther behind a train: then it is no sign of a loss that none has come for a while. One long
+ * gap is not forgotten at once, as trains differ in length; a pause is none. */
 static void datagram_receive_pace(struct br_dgram_path *path, uint64_t gap)
 {
     uint64_t wait = ASK_GAPS * gap < ASK_DELAY_MOST ? ASK_GAPS * gap : ASK_DELAY_MOST;
 
-    path->patience -= path->patience / 8;
-    if (path->patience < wait && gap < ASK_DELAY_MOST)
-        path->patience = wait;
-    if (path->patience < ASK_DELAY)
-        path->patience = ASK_DELAY;
+    path->ack_wait -= path->ack_wait / 8;
+    if (path->ack_wait < wait && gap < ASK_DELAY_MOST)
+        path->ack_wait = wait;
 }
 
 uint64_t br_dgram_receive_timer(const struct br_dgram_path *path)
 {
-    uint64_t quiet = path->unacked ? path->latest_at + path->patience : BR_DGRAM_NEVER;
+    uint64_t wait = path->ack_wait > ASK_DELAY ? path->ack_wait : ASK_DELAY;
+    uint64_t quiet = path->unacked ? path->latest_at + wait : BR_DGRAM_NEVER;
 
     return quiet < path->ack_at ? quiet : path->ack_at;
 }
@@ -96,8 +95,10 @@ static void datagram_receive_acknowledge(struct br_dgram_link *link,
 
     if (!number || !datagram_receive_record(path, number))
         return;
-    if (now > path->latest_at && number == top + 1) /* else of one train, or behind a loss */
+    /* else of one train, behind a loss, or behind a pause of the sender's */
+    if (path->follows && now > path->latest_at && number == top + 1)
         datagram_receive_pace(path, now - path->latest_at);
+    path->follows = at == BR_DGRAM_NEVER;
     path->latest = number;
     path->latest_at = now;
     if (++path->unacked >= ACK_EVERY || number != top + 1)

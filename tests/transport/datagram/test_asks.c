@@ -136,6 +136,22 @@ static void sent__beside_a_message_without_room(void **state)
     end(scene);
 }
 
+/* The packet that asks is lost, and before each frame the sender has paused: that is not how far
+ * apart the packets of a slow link come, so the others are acknowledged as soon as without a pause.
+ */
+static void sent__after_a_pause_and_a_loss(void **state)
+{
+    struct scene *scene = begin(1);
+
+    (void)state;
+    for (unsigned i = 0; i < FRAMES; i++) {
+        netem_run(&scene->net, scene->net.now + 500 * BR_US);
+        scene->net.impairments.lose_asking = i % 4 == 3;
+        assert_true(send_one(scene, PLACE - i % 60 * 1024) < 3 * BR_MS);
+    }
+    end(scene);
+}
+
 /* The longest timeout of a path. */
 static uint64_t timeout(const struct scene *scene)
 {
@@ -207,6 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sent__without_delay_on_all_paths),
         cmocka_unit_test(sent__beside_a_message_without_room),
+        cmocka_unit_test(sent__after_a_pause_and_a_loss),
         cmocka_unit_test(sent__when_a_packet_that_asks_is_lost),
         cmocka_unit_test(window__a_full_one_asks),
         cmocka_unit_test(timeout__the_probe_asks),
