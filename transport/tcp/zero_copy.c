@@ -47,7 +47,8 @@ static void begin(struct br_tcp_zero_copy *zero, int fd, const char *name)
             zero->way == BR_TCP_ZERO_COPY_ON ? BR_TCP_ZERO_COPY_TAKEN : BR_TCP_ZERO_COPY_TRIAL_ON;
 }
 
-/* The trial is over when its calls have been made and have ended, as their ends cost, too. */
+/* The trial is over when its calls have been made and have ended, as their ends cost, too: with the
+ * last end, or with the last copy. */
 static void decide(struct br_tcp_zero_copy *zero, const char *name)
 {
     double copied = cost_a_gb(&zero->copied), uncopied = cost_a_gb(&zero->uncopied);
@@ -109,11 +110,14 @@ unsigned br_tcp_zero_copy_send(struct br_tcp_zero_copy *zero, struct br_stream_t
         zero->first[zero->made++ % BR_TCP_ZERO_COPY_CALLS] = tx->sent;
         br_stream_tx_hold(tx);
     } else if (uncopied && call->result != -EAGAIN && call->result != -EINTR) {
-        /* No pages of memory, or too much locked memory; if it is the link, the copy fails too. */
-        leave(zero, name, strerror(-(int)call->result));
+        /* Memory is short, or may not be locked; if it is the link, the copy fails too. What calls
+         * under way hold comes back. */
+        if (call->result != -ENOBUFS || !br_tcp_zero_copy_pending(zero))
+            leave(zero, name, strerror(-(int)call->result));
         call->result = send_call(call, 0);
         system_calls++;
     }
+    decide(zero, name);
     return system_calls;
 }
 
