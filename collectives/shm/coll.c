@@ -14,6 +14,7 @@
 
 #define HALF    BR_SHM_COLL_BYTES
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
+#define LAYOUT  2u /* of the segment: another number with each change */
 #define SOON    3u /* epochs ahead, of the slot whose line is taken back from its readers (note 6) */
 
 static size_t shm_coll_bytes(uint32_t ranks)
@@ -21,7 +22,7 @@ static size_t shm_coll_bytes(uint32_t ranks)
     return sizeof(struct br_shm_coll_header) + (size_t)ranks * sizeof(struct br_shm_area);
 }
 
-int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd)
+static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd)
 {
     size_t bytes;
     int rc;
@@ -48,6 +49,17 @@ int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
     return 0;
 }
 
+int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd)
+{
+    int rc = shm_coll_map(coll, ranks, rank, fd);
+
+    if (rc || br_shm_coll_said(coll, BR_SHM_COLL_LAYOUT) == LAYOUT)
+        return rc;
+    br_shm_coll_close(coll);
+    return br_error(EPROTO, "another rank of this host runs another version of braid, with other "
+                            "shared memory of collectives: run the same one everywhere");
+}
+
 int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int *fd)
 {
     int rc;
@@ -57,9 +69,11 @@ int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
                             shm_coll_bytes(ranks < BR_SHM_COLL_RANKS ? ranks : BR_SHM_COLL_RANKS));
     if (*fd < 0)
         return *fd;
-    rc = br_shm_coll_attach(coll, ranks, rank, *fd);
+    rc = shm_coll_map(coll, ranks, rank, *fd);
     if (rc)
         close(*fd);
+    else
+        br_shm_coll_say(coll, BR_SHM_COLL_LAYOUT, LAYOUT);
     return rc;
 }
 

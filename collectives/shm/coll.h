@@ -37,13 +37,16 @@
 #define BR_SHM_COLL_LINE    64u
 #define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_BYTES)
 /* Some more than a power of two, whose parts would just not fit into cells of whole lines. */
-#define BR_SHM_COLL_CELLS      ((size_t)BR_SHM_COLL_BYTES + (4u << 10))
+#define BR_SHM_COLL_CELLS ((size_t)BR_SHM_COLL_BYTES + (4u << 10))
+static_assert(BR_SHM_COLL_CELLS / (BR_SHM_COLL_RANKS - 1) >= BR_SHM_COLL_LINE,
+              "each pair of ranks has a cell");
 #define BR_SHM_COLL_CHECK_BITS 16
 #define BR_SHM_COLL_APART      37u /* slots; odd, so each has its turn */
 
 /* Numbers that all ranks read. */
 enum br_shm_coll_number {
     BR_SHM_COLL_SPLIT_BYTES, /* all-reduces from this size on are split (split.h) */
+    BR_SHM_COLL_LAYOUT,      /* of which version of braid the segment is; who makes it says so */
     BR_SHM_COLL_DIRECT,      /* 1: ranks may try to read each other's memory (direct.h) */
     BR_SHM_COLL_NUMBERS
 };

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "collectives/shm/coll.h"
 #include "transport/segment.h"
@@ -35,6 +36,10 @@ static void attach__not_a_shm_coll(void **state)
     assert_int_equal(br_shm_coll_attach(&coll, 2, 1, fd), -EPROTO);
     assert_int_equal(br_shm_coll_attach(&coll, 2, 1, 0), -EPROTO);
     br_shm_coll_close(&coll);
+    close(fd);
+    fd = br_segment_create("of another version", 64 << 20);
+    assert_int_equal(br_shm_coll_attach(&coll, 2, 1, fd), -EPROTO);
+    assert_non_null(strstr(br_error_message(), "version"));
     close(fd);
 }
 
