@@ -88,7 +88,7 @@ void br_ways_returned(struct br_ways *ways, const struct br_ways_frame *frame, u
                                                                             : burst->end};
     }
     burst->bytes += frame->measured ? length : 0;
-    burst->worked += frame->worked;
+    burst->worked += length ? frame->worked : 0;
     burst->end = now;
     if (--ways->under_way)
         return;

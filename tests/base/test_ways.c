@@ -97,6 +97,30 @@ static void ways__who_is_late_costs_nothing(void **state)
     assert_in_range(send_bursts(200, 1, 4000, 8000), 0, 4);
 }
 
+/* Every other frame of a burst says nothing of its way, and took ten times as long: the others cost
+ * no more for that. */
+static void ways__some_of_a_burst_say_nothing(void **state)
+{
+    int n = 0;
+
+    (void)state;
+    for (int i = 0; i < 500; i++) {
+        struct br_ways_frame frame[8];
+
+        for (int k = 0; k < 8; k++)
+            frame[k] = br_ways_post(&ways, LENGTH);
+        n += frame[0].way == BR_WAY_DIRECT;
+        for (int k = 0; k < 8; k++) {
+            bool known = frame[k].way == BR_WAY_DIRECT || k % 2;
+
+            frame[k].worked = frame[k].way == BR_WAY_DIRECT ? 8000 : known ? 4000 : 40000;
+            now += frame[k].worked;
+            br_ways_returned(&ways, &frame[k], known ? LENGTH : 0, now);
+        }
+    }
+    assert_in_range(n, 1, 40);
+}
+
 /* Frames that say nothing (nobody wanted them), and lengths of all classes beside each other. */
 static void ways__nothing_known(void **state)
 {
@@ -122,6 +146,7 @@ int main(void)
         cmocka_unit_test_setup(ways__follow_the_machine, setup),
         cmocka_unit_test_setup(ways__one_long_burst, setup),
         cmocka_unit_test_setup(ways__who_is_late_costs_nothing, setup),
+        cmocka_unit_test_setup(ways__some_of_a_burst_say_nothing, setup),
         cmocka_unit_test_setup(ways__nothing_known, setup),
     };
 

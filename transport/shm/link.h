@@ -160,7 +160,6 @@ struct br_shm_link {
     uint32_t sent_head, sent_tail, sent_mask;
     uint16_t piping[BR_INBOX_DATA]; /* ring of the tickets whose payload goes through the pipe */
     uint32_t piping_head, piping_tail, piping_done;
-    uint32_t piping_buffers;             /* that all of it will take */
     uint64_t announced[BR_SHM_SEGMENTS]; /* region id + 1, 0: free */
     struct br_ways ways;
 

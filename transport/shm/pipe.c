@@ -22,18 +22,22 @@ void br_pipe_init(struct br_pipe *pipe, struct br_inbox *in, struct br_inbox *ou
     memset(pipe->owned, true, BR_PIPE_BUFFERS);
 }
 
-/* In the rings of an inbox the number is its writer's; for its reader the halves change places. */
-static uint32_t swap(uint32_t number)
+/* The other end's number of a buffer: what is `out` for one is `in` for the other. The rings of an
+ * inbox have those of its writer. */
+static uint32_t pipe_theirs(uint32_t number)
 {
     return number ^ BR_PIPE_BUFFERS;
 }
 
-/* Takes what the peer has given back, behind what is warmer. */
+/* Takes what the peer has given back, behind what is warmer. No more than there are, though a
+ * hostile peer may go on writing. */
 static void pipe_take_back(struct br_pipe *pipe)
 {
-    int number;
+    for (uint32_t i = 0; i < ALL; i++) {
+        int number = br_inbox_entry(pipe->out->header->given, RING_SHIFT, pipe->returned);
 
-    while ((number = br_inbox_entry(pipe->out->header->given, RING_SHIFT, pipe->returned)) >= 0) {
+        if (number < 0)
+            return;
         pipe->returned++;
         if ((uint32_t)number >= ALL || pipe->owned[number])
             continue; /* forged, which harms its author only */
@@ -74,10 +78,10 @@ int br_pipe_arrived(const struct br_pipe *pipe)
 
     if (entry < 0)
         return -EAGAIN;
-    if ((uint32_t)entry >= ALL || pipe->owned[swap((uint32_t)entry)])
+    if ((uint32_t)entry >= ALL || pipe->owned[pipe_theirs((uint32_t)entry)])
         return br_error(EPROTO, "the peer hands over buffer %d of the pipe, which is not its",
                         entry);
-    return (int)swap((uint32_t)entry);
+    return (int)pipe_theirs((uint32_t)entry);
 }
 
 bool br_pipe_keep(struct br_pipe *pipe, uint32_t number)
@@ -92,7 +96,8 @@ bool br_pipe_keep(struct br_pipe *pipe, uint32_t number)
         uint32_t coldest = pipe->warm[pipe->coldest++ % ALL];
 
         pipe->owned[coldest] = false;
-        br_inbox_put_entry(pipe->in->header->given, RING_SHIFT, pipe->given++, swap(coldest));
+        br_inbox_put_entry(pipe->in->header->given, RING_SHIFT, pipe->given++,
+                           pipe_theirs(coldest));
         gave = true;
     }
     return gave;

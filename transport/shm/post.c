@@ -167,11 +167,13 @@ static bool shm_post_data(struct br_shm_link *link, const struct br_frame *frame
     return true;
 }
 
+/* Not more than an inbox holds at a time: a peer that reads as fast would keep us here. */
 static void pipe_out(struct br_shm_link *link)
 {
-    bool moved = false;
+    uint32_t moved = 0;
 
-    while (link->piping_head != link->piping_tail && br_pipe_has_room(&link->pipe)) {
+    while (link->piping_head != link->piping_tail && moved < BR_PIPE_BUFFERS &&
+           br_pipe_has_room(&link->pipe)) {
         uint32_t ticket = link->piping[link->piping_head % BR_INBOX_DATA];
         struct br_shm_posted *posted = &link->posted[ticket - link->out.message_buffers];
         uint32_t left = posted->length - link->piping_done;
@@ -187,7 +189,7 @@ static void pipe_out(struct br_shm_link *link)
         br_pipe_hand_over(&link->pipe, (uint32_t)number);
         link->base.device->counters.tx_copied_bytes += n;
         link->piping_done += n;
-        moved = true;
+        moved++;
         if (n == left) {
             posted->piping = false;
             link->piping_head++;
