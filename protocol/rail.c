@@ -52,9 +52,9 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
     br_list_init(&rail->unexpected);
 }
 
-/* Two frames at least, and no more than a slow path carries in LEAST_DELAY. Slow is a path only
- * where the back end says so, too: where ranks share cores, the rate is that of the peer's turns.
- */
+/* BR_WINDOW_LEAST, but of a slow path what it carries in LEAST_DELAY or in the window's delay,
+ * whichever is longer, and two frames at least. A path is slow only where the back end says so,
+ * too: where ranks share cores, the rate is that of the peer's turns. */
 static uint64_t least_window(const struct br_rail *rail)
 {
     uint64_t rate = rail->rate > rail->delivery_rate ? rail->rate : rail->delivery_rate,
@@ -66,7 +66,8 @@ static uint64_t least_window(const struct br_rail *rail)
     return bytes > 2 * FRAME_LEAST ? (uint64_t)bytes : 2 * FRAME_LEAST;
 }
 
-/* Frames are a quarter of the window, so that preemption never waits for one large frame alone. */
+/* Frames are a quarter of the window, or FRAME_LEAST, so that preemption never waits for one large
+ * frame alone. */
 static void set_window(struct br_rail *rail)
 {
     uint64_t window = rail->shared ? br_rail_shared_part(rail) : rail->volume,

@@ -10,6 +10,7 @@
 
 #include "base/copy.h"
 #include "base/error.h"
+#include "base/prefetch.h"
 #include "transport/segment.h"
 
 #define HALF    BR_SHM_COLL_BYTES
@@ -35,7 +36,9 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     if (rc)
         return rc;
     if (bytes < shm_coll_bytes(ranks))
-        return br_error(EPROTO, "shared memory of collectives for %u ranks has %zu bytes, not %zu",
+        return br_error(EPROTO,
+                        "shared memory of collectives for %u ranks has %zu bytes, not %zu: does "
+                        "another rank of this host run another version of braid?",
                         ranks, shm_coll_bytes(ranks), bytes);
     coll->base = br_segment_map(fd, bytes, PROT_READ | PROT_WRITE);
     if (!coll->base)
@@ -172,13 +175,7 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
     coll->starts[epoch % BR_SHM_COLL_DEPTH] = coll->last;
     atomic_store_explicit(&slot->epoch, epoch << BR_SHM_COLL_CHECK_BITS | check,
                           memory_order_release);
-    slot = br_shm_coll_slot(coll, coll->rank, epoch + SOON);
-#ifdef __x86_64__
-    /* by its name, as __builtin_prefetch() does not take the line from other cores by default */
-    __asm__ volatile("prefetchw %0" : : "m"(*slot));
-#else
-    __builtin_prefetch(slot, 1);
-#endif
+    br_prefetch_to_write(br_shm_coll_slot(coll, coll->rank, epoch + SOON));
 }
 
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch)

@@ -46,8 +46,8 @@ static_assert(BR_SHM_COLL_CELLS / (BR_SHM_COLL_RANKS - 1) >= BR_SHM_COLL_LINE,
 /* Numbers that all ranks read. */
 enum br_shm_coll_number {
     BR_SHM_COLL_SPLIT_BYTES, /* all-reduces from this size on are split (split.h) */
-    BR_SHM_COLL_LAYOUT,      /* of which version of braid the segment is; who makes it says so */
-    BR_SHM_COLL_DIRECT,      /* 1: ranks may try to read each other's memory (direct.h) */
+    BR_SHM_COLL_LAYOUT, /* of which version of braid the segment is; in all of them at this place */
+    BR_SHM_COLL_DIRECT, /* 1: ranks may try to read each other's memory (direct.h) */
     BR_SHM_COLL_NUMBERS
 };
 

@@ -110,7 +110,8 @@
       "large receives that had to wait because all places for arriving transfers were taken")      \
     X(slots_waiting, GAUGE, "of these, now")                                                       \
     X(failed_handshakes, COUNTER,                                                                  \
-      "links refused: no proof of the secret, malformed or timed-out handshake")                   \
+      "links refused: no proof of the secret, malformed or timed-out handshake, another version, " \
+      "no room for one more")                                                                      \
     X(dropped_frames, COUNTER, "malformed or stale frames")                                        \
     X(invalid_packets, COUNTER, "datagrams that were damaged or for no link")                      \
     X(system_calls, COUNTER, "system calls of the back ends")                                      \

@@ -63,7 +63,7 @@ static void arrive_answer_open(struct br_dgram_device *device, const struct br_d
 }
 
 /* An OPEN of another version is answered in ours, so that the connector learns of it (packet.h note
- * 8): by less than it has sent. */
+ * 8): by no more than it has sent. */
 static void arrive_answer_version(struct br_dgram_device *device, const struct br_dgram_open *open,
                                   const struct br_dgram_address *from)
 {

@@ -68,7 +68,8 @@ struct br_dgram_path {
     uint64_t latest, latest_at; /* The number that arrived last, and when. */
     uint32_t marked;            /* Packets received with a congestion mark. */
     unsigned unacked;           /* Packets received since the last ACK was sent. */
-    /* How long they wait, if no other packet comes, for their ACK; ASK_DELAY at least. */
+    /* For how long after the latest one an ACK is held back, by how far apart packets come, ns;
+     * where it is less than ASK_DELAY, that counts. */
     uint64_t ack_wait;
     bool follows; /* The latest one did not ask: another one is to follow. */
     /* When an ACK is to be sent although packets come, or BR_DGRAM_NEVER. */

@@ -20,9 +20,10 @@
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/prefetch.h"
 #include "transport/shm/link.h"
 
-/* Messages ahead of which the line of a cell is fetched. */
+/* Messages ahead of which the line of a cell is fetched (inbox.h, note 6). */
 #define SOON 3u
 
 int br_shm_send_init(struct br_shm_link *link)
@@ -59,18 +60,6 @@ static inline void shm_post_fill(struct br_inbox_cell *cell, const struct br_fra
         memset(cell->inline_, 0, BR_FRAME_INLINE);
 }
 
-/* The peer has read the line of this cell a lap ago: takes it from there, so that the next atomic
- * instruction does not wait for that (inbox.h, note 6). */
-static inline void shm_post_fetch(const struct br_inbox_cell *cell)
-{
-#ifdef __x86_64__
-    /* by its name, as __builtin_prefetch() does not take the line from other cores by default */
-    __asm__ volatile("prefetchw %0" : : "m"(*cell));
-#else
-    __builtin_prefetch(cell, 1);
-#endif
-}
-
 static bool shm_post_post_message(struct br_shm_link *link, const struct br_frame *frame)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
@@ -90,7 +79,7 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
         link->sent[link->sent_tail++ & link->sent_mask] = frame->cookie;
     br_inbox_publish(cell, link->out_position++);
     if (link->in_position == link->in_before) /* else the peer waits for this one */
-        shm_post_fetch(br_inbox_cell(&link->out, link->out_position + SOON));
+        br_prefetch_to_write(br_inbox_cell(&link->out, link->out_position + SOON));
     link->in_before = link->in_position;
     return true;
 }

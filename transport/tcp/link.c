@@ -198,7 +198,7 @@ void br_tcp_link_close(struct br_link *base)
 
     br_tcp_link_unwatch(link);
     br_tcp_link_read_ends(link);
-    if (link->tx.held) /* which the kernel then forgets (zero_copy.h) */
+    if (link->tx.held) /* which the kernel then forgets (doc/design/tcp.md) */
         setsockopt(link->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     if (link->fd >= 0)
         close(link->fd);

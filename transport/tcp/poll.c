@@ -176,7 +176,7 @@ static void note_ready(struct br_tcp_device *device, struct br_tcp_link *link, u
     }
     if (events & EPOLLERR && link->tx.held) {
         br_tcp_link_read_ends(link);
-        events &= ~(uint32_t)EPOLLERR; /* a real error has EPOLLHUP beside it (zero_copy.h) */
+        events &= ~(uint32_t)EPOLLERR; /* a real error has EPOLLHUP beside it */
     }
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         link->hung_up = true;
