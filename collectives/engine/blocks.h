@@ -27,7 +27,7 @@ static inline bool br_blocks_uneven(const struct br_operation *op)
 /* Do all ranks know the sizes of all blocks? Else the two ends of a message know its size. */
 static inline bool br_blocks_known(const struct br_operation *op)
 {
-    return op->collective == BR_ALLGATHER || op->collective == BR_REDUCE_SCATTER;
+    return br_collective_by_blocks(op->collective);
 }
 
 /* Elements of a block of a user buffer, and the first of them in the buffer. */

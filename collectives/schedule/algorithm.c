@@ -18,7 +18,6 @@
 #define BIT(collective) (1u << (collective))
 #define ROOTED          (BIT(BR_BROADCAST) | BIT(BR_REDUCE))
 #define SPREAD          (BIT(BR_GATHER) | BIT(BR_SCATTER))
-#define BY_BLOCKS       (BIT(BR_REDUCE_SCATTER) | BIT(BR_ALLGATHER))
 #define SCANS           (BIT(BR_SCAN) | BIT(BR_EXSCAN))
 #define SHAPED          (BIT(BR_BARRIER) - 1) /* all that come before the barrier */
 
@@ -27,7 +26,8 @@ static const struct {
     uint32_t collectives;
 } algorithms[BR_ALGORITHMS] = {
     [BR_FLAT] = {"flat", ROOTED | SPREAD | BIT(BR_ALLREDUCE) | BIT(BR_BARRIER)},
-    [BR_TREE] = {"tree", ROOTED | SPREAD | BY_BLOCKS | BIT(BR_BARRIER)},
+    [BR_TREE] = {"tree",
+                 ROOTED | SPREAD | BIT(BR_ALLGATHER) | BIT(BR_REDUCE_SCATTER) | BIT(BR_BARRIER)},
     [BR_CHAIN] = {"chain", ROOTED | SCANS},
     [BR_BINARY_TREE] = {"binary_tree", ROOTED | BIT(BR_ALLREDUCE)},
     [BR_DOUBLE_TREE] = {"double_tree", ROOTED | BIT(BR_ALLREDUCE)},
@@ -200,7 +200,7 @@ int br_algorithm_check(const struct br_schedule_request *request)
 
 uint32_t br_algorithm_pieces(const struct br_schedule_request *request)
 {
-    bool blocks = BIT(request->collective) & BY_BLOCKS;
+    bool blocks = br_collective_by_blocks(request->collective);
     struct br_stages stages;
     struct br_shape shape;
 
@@ -217,7 +217,7 @@ bool br_algorithm_can_pack(const struct br_schedule_request *request)
     struct br_shape shape;
     uint32_t packed;
 
-    if (!(BIT(request->collective) & BY_BLOCKS))
+    if (!br_collective_by_blocks(request->collective))
         return false;
     if (request->algorithm == BR_TREE)
         return request->n > 1 && request->n <= BR_BUILDER_PACKED_MAX;

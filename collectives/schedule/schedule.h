@@ -134,6 +134,12 @@ static inline bool br_collective_reduces(enum br_collective collective)
            collective == BR_REDUCE_SCATTER || collective == BR_SCAN || collective == BR_EXSCAN;
 }
 
+/* Do the blocks of all ranks, each of which ends with one, make up the other buffer? */
+static inline bool br_collective_by_blocks(enum br_collective collective)
+{
+    return collective == BR_REDUCE_SCATTER || collective == BR_ALLGATHER;
+}
+
 /* Does a rank have a result? */
 static inline bool br_collective_writes(enum br_collective collective, uint32_t rank, uint32_t root)
 {

@@ -147,8 +147,7 @@ static void add_copies_in_turn(struct br_cost_problem *p, double bytes)
 static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_stages *stages,
                                   uint32_t threads, uint32_t w, bool reduces)
 {
-    bool blocks =
-        p->request->collective == BR_REDUCE_SCATTER || p->request->collective == BR_ALLGATHER;
+    bool blocks = br_collective_by_blocks(p->request->collective);
     double share = p->bytes / threads, cpu = 0;
     struct br_port_load round;
 
@@ -293,8 +292,7 @@ void br_cost_reset_rate(struct br_cost_problem *p)
 /* Do all blocks of a tree that travel together make one message? */
 static bool is_one_message(const struct br_cost_problem *p)
 {
-    return p->request->packed ||
-           (p->request->collective != BR_REDUCE_SCATTER && p->request->collective != BR_ALLGATHER);
+    return p->request->packed || !br_collective_by_blocks(p->request->collective);
 }
 
 /* The messages of a subtree double from round to round. */
@@ -461,13 +459,12 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
 {
     const struct br_schedule_request *request = p->request;
     bool scan = request->collective == BR_SCAN || request->collective == BR_EXSCAN;
-    bool part_up = request->collective == BR_GATHER || request->collective == BR_ALLGATHER,
-         part_down = request->collective == BR_SCATTER || request->collective == BR_REDUCE_SCATTER,
-         packed = p->to_root ? part_up : part_down;
+    /* of a tree: do the messages of this direction hold the blocks of a subtree each? */
+    bool packed =
+        p->to_root ? request->collective == BR_GATHER || request->collective == BR_ALLGATHER
+                   : request->collective == BR_SCATTER || request->collective == BR_REDUCE_SCATTER;
     double sum = scan || request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ||
-                         (request->collective == BR_REDUCE_SCATTER && p->to_root)
-                     ? 1
-                     : 0;
+                 (request->collective == BR_REDUCE_SCATTER && p->to_root);
     struct br_shape shape;
 
     if (request->n == 1) {
@@ -529,8 +526,7 @@ static void add_algorithm(struct br_cost_problem *p)
 
     p->to_root = collective == BR_REDUCE || collective == BR_GATHER;
     if ((collective == BR_BARRIER && p->request->algorithm != BR_DISSEMINATION) ||
-        (p->request->algorithm == BR_TREE &&
-         (collective == BR_ALLGATHER || collective == BR_REDUCE_SCATTER)))
+        (p->request->algorithm == BR_TREE && br_collective_by_blocks(collective)))
         add_up_and_down(p);
     else
         tuning_cost_add_messages(p);

@@ -393,7 +393,7 @@ int br_generate_dimensional(struct br_builder *builder, const struct br_shape *s
     uint32_t n = p.head->n, pieces;
     int rc = 0;
 
-    p.blocks = p.head->collective == BR_REDUCE_SCATTER || p.head->collective == BR_ALLGATHER;
+    p.blocks = br_collective_by_blocks(p.head->collective);
     p.stages = calloc(p.threads, sizeof *p.stages);
     p.place = calloc((size_t)n * p.threads, sizeof *p.place);
     p.ranges = calloc((size_t)n * p.threads, sizeof *p.ranges);

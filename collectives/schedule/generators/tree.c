@@ -266,6 +266,7 @@ static void tree_place(const struct family *f, uint32_t first, struct br_span ru
         f->places[first + i] = tree_part(run, i, 1);
 }
 
+/* To a child, or up where `child` is this rank; in the next one the other way round. */
 static void send_runs(const struct family *f, uint32_t child, uint32_t first, uint32_t count)
 {
     uint32_t length = tree_run_length(f, count);
@@ -324,18 +325,19 @@ static struct br_span tree_sum(const struct family *f, struct br_span run, struc
 /* The sums of all blocks go up, and from rank 0 each to its rank. */
 static void tree_reduce_scatter(const struct family *f, struct br_span *sources)
 {
-    uint32_t own = f->own, size = size_of(f, own), length = tree_run_length(f, f->n);
+    uint32_t own = f->own, size = size_of(f, own), all = tree_run_length(f, f->n),
+             part = tree_run_length(f, size);
 
-    for (uint32_t i = 0; i < f->n; i += length)
-        tree_place(f, i, tree_sum(f, (struct br_span){BR_INPUT, i, length}, sources));
-    if (own != 0)
+    for (uint32_t i = 0; i < f->n; i += all)
+        tree_place(f, i, tree_sum(f, (struct br_span){BR_INPUT, i, all}, sources));
+    if (own != 0) {
         send_runs(f, own, 0, f->n);
-    length = tree_run_length(f, size);
-    for (uint32_t i = own; own != 0 && size > 1 && i < own + size; i += length)
-        tree_place(f, i,
-                   br_builder_recv_scratch(f->b, tree_rank_of(f, parent_of(f)),
-                                           tree_level_of(f, own),
-                                           (struct br_span){BR_INPUT, i, length}));
+        for (uint32_t i = own; size > 1 && i < own + size; i += part)
+            tree_place(f, i,
+                       br_builder_recv_scratch(f->b, tree_rank_of(f, parent_of(f)),
+                                               tree_level_of(f, own),
+                                               (struct br_span){BR_INPUT, i, part}));
+    }
     if (own != 0 && size == 1)
         recv_down(f, output);
     else
