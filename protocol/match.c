@@ -516,8 +516,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         match_release(w, rail, event->link, event->buffer, false);
         return;
     }
-    /* the answer, status 0, to a put that PUT_DONE had no place for; a refusal waits (put_batch.c)
-     */
+    /* status 0, the answer to a put that PUT_DONE had no place for; a refusal waits there */
     if (br_tag_class(m->tag) == BR_TAG_ONESIDED && m->type == BR_MESSAGE_EAGER &&
         m->bytes == BR_ANSWER_BYTES && !m->data[0] && !m->data[1] && !m->data[2] && !m->data[3] &&
         br_put_batch_done(w, rail->peer->rank, m->tag)) {

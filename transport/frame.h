@@ -32,7 +32,8 @@
 enum br_frame_kind {
     /* inline_[] and `length` further bytes into a receive buffer of the back end */
     BR_FRAME_MESSAGE = 1,
-    BR_FRAME_DATA = 2, /* `length` bytes of a transfer at `offset` of the place behind `slot` */
+    BR_FRAME_DATA =
+        2, /* `length` bytes, one at least, of a transfer at `offset` of the place behind `slot` */
 };
 
 #define BR_FRAME_INLINE 48 /* bytes of a message that ride in the header */

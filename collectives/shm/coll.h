@@ -36,7 +36,8 @@
 
 #define BR_SHM_COLL_LINE    64u
 #define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_BYTES)
-/* Some more than a power of two, whose parts would just not fit into cells of whole lines. */
+/* With 4 KiB more than a round, a cell has room for a part of it in whole lines: with 4 ranks
+ * 44 KiB, and not 42.6. */
 #define BR_SHM_COLL_CELLS ((size_t)BR_SHM_COLL_BYTES + (4u << 10))
 static_assert(BR_SHM_COLL_CELLS / (BR_SHM_COLL_RANKS - 1) >= BR_SHM_COLL_LINE,
               "each pair of ranks has a cell");
@@ -218,9 +219,9 @@ static inline const void *br_shm_coll_data(const struct br_shm_coll *coll, uint3
 }
 
 /* Exchanges: in an epoch every rank gives every other one up to coll->cell_bytes bytes, which lie
- * in a cell that nobody else reads (note 13). This begins one. What was given to this rank in the
- * one before it has read, or it has seen that all ranks have published that epoch and reads it no
- * more. */
+ * in a cell that nobody else reads (note 13). This begins one. By then this rank has read what the
+ * one before gave it; or, where it will not, it has seen that all ranks have published that epoch.
+ */
 static inline void br_shm_coll_exchange(struct br_shm_coll *coll)
 {
     coll->exchanges++;

@@ -21,7 +21,7 @@ static uint32_t receive_data_min(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Of so many bytes of what is left of the frame, as many as may be moved now. */
+/* Of so many bytes of what is left of a frame that is read directly, as many as may be moved. */
 static uint32_t receive_data_whole(const struct br_shm_arriving *arriving, uint32_t bytes)
 {
     uint32_t left = arriving->length - arriving->done;
