@@ -38,7 +38,8 @@ static uint32_t round_first_block(const struct br_shm_executor *shm, const struc
     return shm->n == 2 && br_collective_blocks(op->collective, 2, BR_INPUT) == 2 ? !shm->rank : 0;
 }
 
-/* Does every rank give every other one a block of its own, in their cell (coll.h)? */
+/* Does every rank give every other one what that needs, in their cell (coll.h)? Up to
+ * BR_SHM_COLL_EACH ranks also what all need. */
 static bool round_exchanges(const struct br_shm_executor *shm, const struct br_operation *op)
 {
     bool own = br_shm_coll_gives_each(&shm->coll)
@@ -361,6 +362,7 @@ static void round_write_chunk(struct br_shm_executor *shm, const struct br_opera
 static void round_show_next(struct br_shm_executor *shm, const struct br_operation *op)
 {
     struct br_shm_offer offer;
+    bool in_ring;
 
     switch (shm->form) {
     case BR_SHM_CHUNKS:
@@ -374,7 +376,8 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
     case BR_SHM_SPLIT:
         br_shm_split_write(&shm->coll, op, shm->round, shm->first_round, shm->epoch + 1);
         round_say_agenda(shm, op);
-        round_show(shm, op, NULL, BR_SHM_COLL_BYTES);
+        in_ring = shm->round != shm->first_round && !br_shm_coll_gives_each(&shm->coll);
+        round_show(shm, op, NULL, in_ring ? BR_SHM_COLL_BYTES : 0); /* its sums */
         break;
     case BR_SHM_OFFERS:
         br_shm_direct_offer(&shm->direct, op, &offer);
@@ -408,7 +411,7 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
         return br_shm_round_publish(shm, op, (const uint8_t *)op->send + skips, gives);
     }
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1,
-                                 exchanges && !split ? 0 : BR_SHM_COLL_BYTES))
+                                 exchanges || split ? 0 : BR_SHM_COLL_BYTES))
         return false;
     if (split) {
         shm->form = BR_SHM_SPLIT;
