@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks as threads on one shared segment call any mix of collectives, of any sizes, one behind the
- * other, and are held up at any place: all results are right. For the thread sanitizer, too. */
+ * other, and lose their cores between any two steps: all results are right. For the thread
+ * sanitizer, too. */
 #include "collectives/shm/executor.h"
 #include "collectives/shm/round.h"
 
@@ -131,8 +132,7 @@ static void *run_rank(void *argument)
         if (!br_shm_executor_begin(&self->shm, &op))
             wrong = "the segment is taken";
         while (!wrong && !(rc = br_shm_executor_complete(&self->shm, &op))) {
-            /* where the ranks are many and the cores few, those that wait leave them to the others
-             */
+            /* else many who wait keep the few cores from those for whom they wait */
             if (++looks % 64)
                 sched_yield();
             else

@@ -107,6 +107,25 @@ static void receive_data__new_pages_of_the_pipe_are_few(void **state)
     free(from);
 }
 
+/* However fast the peer gives buffers back, a call copies no more than an inbox holds. */
+static void post__fills_one_inbox_at_a_time(void **state)
+{
+    struct pair *pair = *state;
+    struct br_shm_link *link = inside(&pair->a);
+    uint8_t *from = malloc(BYTES);
+
+    fill(from);
+    link->ways.refused = true;
+    for (uint32_t k = 0; k < BR_PIPE_BUFFERS; k++) /* all that were the peer's */
+        br_inbox_put_entry(link->out.header->given, BR_PIPE_BITS + 1, k, BR_PIPE_BUFFERS + k);
+    post_placed(&pair->a, from, BYTES, 1u << 16 | 5, 0, NULL, 0);
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes, BR_PIPE_BUFFERS * BR_PIPE_BUFFER);
+    end_poll(&pair->a);
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes,
+                     2 * BR_PIPE_BUFFERS * BR_PIPE_BUFFER);
+    free(from);
+}
+
 /* Frames of all lengths, also such as are larger than the pipe, while others are under way or none
  * are. */
 static void receive_data__from_the_pipe_at_all_lengths(void **state)
@@ -548,6 +567,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         PAIR(receive_data__from_the_pipe),
         PAIR(receive_data__new_pages_of_the_pipe_are_few),
+        PAIR(post__fills_one_inbox_at_a_time),
         PAIR(receive_data__from_the_pipe_at_all_lengths),
         PAIR(receive_data__directly),
         PAIR(receive_data__tries_both_ways),
