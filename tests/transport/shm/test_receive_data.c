@@ -246,18 +246,25 @@ static void receive_data__directly_from_a_stranger(void **state)
 {
     struct pair *pair = *state;
     uint8_t *from = malloc(BYTES);
+    int ready[2];
     pid_t child;
+    char byte = 0;
 
     fill(from);
     prefer_direct(pair, from);
+    assert_int_equal(pipe(ready), 0);
     child = fork();
     if (!child) {
         br_shm_device(pair->a.link)->token++;
         memset(from, 99, BYTES);
-        for (;;)
+        while (write(ready[1], &byte, 1) == 1)
             pause();
+        _exit(1);
     }
     assert_true(child > 0);
+    assert_int_equal(read(ready[0], &byte, 1), 1); /* until then it is a copy of this process */
+    close(ready[0]);
+    close(ready[1]);
     inside(&pair->b)->pid = child;
     send_and_check(pair, from, NULL);
     assert_true(inside(&pair->a)->ways.refused);
