@@ -5,14 +5,23 @@ BEGIN {
     title["barrier"] = "a barrier before each call"
     title["stream"] = "one call behind the other"
     title["each"] = "call after call, each timed"
+    letters["openmpi"] = "O4"
+    letters["openmpi5"] = "O5"
+    letters["mpich"] = "M4"
+    letters["mpich5"] = "M5"
+    letters["impi"] = "I"
 }
-# The fastest peer's time of a cell over braid's; 0: one of them is missing. In a comparison of two builds the peer is the build of before.
+# The fastest peer's time of a cell over braid's; 0: one of them is missing. In a comparison of two builds the peer is the build of before. Leaves the peer
+# in `fastest`.
 function ratio(cell, p, us, best, mine)
 {
+    fastest = ""
     for (p = 1; p <= peer_count; p++) {
         us = median(cell SUBSEP peer[p])
-        if (us && (peer[p] !~ /^braid/ || peer[p] == "braid_before") && (!best || us < best))
+        if (us && (peer[p] !~ /^braid/ || peer[p] == "braid_before") && (!best || us < best)) {
             best = us
+            fastest = peer[p]
+        }
         if (peer[p] == "braid")
             mine = us
     }
@@ -45,8 +54,8 @@ function measured(group, s, c)
             return 1
     return 0
 }
-# The ratios alone, a table of Markdown.
-function grid(group, c, s, row, any)
+# The ratios alone, a table of Markdown; beside several peers, with who is the fastest.
+function grid(group, c, s, r, row, any)
 {
     printf "\n| %s |", name[group]
     for (s = 1; s <= size_count; s++)
@@ -62,9 +71,9 @@ function grid(group, c, s, row, any)
         any = 0
         for (s = 1; s <= size_count; s++)
             if (measured(group, s)) {
-                any = any || ratio(group SUBSEP collective[c] SUBSEP size[s])
-                row = row (ratio(group SUBSEP collective[c] SUBSEP size[s]) ? \
-                    sprintf(" %.2f |", ratio(group SUBSEP collective[c] SUBSEP size[s])) : " |")
+                r = ratio(group SUBSEP collective[c] SUBSEP size[s])
+                any = any || r
+                row = row (r ? sprintf(" %.2f%s |", r, peer_count > 2 && fastest in letters ? " " letters[fastest] : "") : " |")
             }
         if (any)
             print row
