@@ -34,13 +34,15 @@ enum br_inbox_source {
                           `segment` */
     BR_SOURCE_PIPE,    /* comes through the pipe, in full buffers but for the last */
     BR_SOURCE_DIRECT,  /* at `address` of the writer's process, whom `token` identifies */
+    BR_SOURCE_KEPT,    /* MESSAGE: in the writer's own inbox, in the buffer of ticket `slot` of the
+                          reader's, which goes back to the reader with the message (note 7) */
 };
 
 /* One frame, as it stands in the ring. */
 struct br_inbox_cell {
     _Atomic uint32_t sequence; /* position + 1 once written */
     uint32_t length;
-    uint32_t slot;   /* DATA; MESSAGE: 0 */
+    uint32_t slot;   /* DATA; MESSAGE: 0, or the ticket of BR_SOURCE_KEPT */
     uint32_t offset; /* DATA; MESSAGE: the ticket, so that one line is enough */
     uint8_t inline_[BR_FRAME_INLINE];
     /* The second line is read for DATA frames only. */

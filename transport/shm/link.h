@@ -101,7 +101,16 @@ struct br_shm_posted {
 struct br_shm_message {
     uint8_t inline_[BR_FRAME_INLINE];
     bool held;
-    uint8_t unused[15]; /* 64 bytes in all: its ticket is a shift, and no division */
+    bool fills;         /* its payload is in the buffer of its ticket */
+    uint16_t brings;    /* 1 + ticket of ours that comes back with it (BR_SOURCE_KEPT); 0: none */
+    uint8_t unused[12]; /* 64 bytes in all: its ticket is a shift, and no division */
+};
+
+/* Where a message ticket of ours is. */
+enum br_shm_ticket {
+    BR_TICKET_FREE,
+    BR_TICKET_OUT,
+    BR_TICKET_BROUGHT, /* back, but the protocol holds the message in its buffer */
 };
 
 /* The DATA frame that is arriving: a private copy of its cell. */
@@ -139,6 +148,8 @@ struct br_shm_link {
     struct br_inbox in;
     uint32_t in_position, return_position;
     struct br_shm_message *messages; /* [in.message_buffers] */
+    uint32_t n_held;                 /* of these */
+    uint32_t kept; /* 1 + ticket that is not returned yet (inbox.h, note 7); 0: none */
     struct br_shm_arriving arriving;
     struct br_shm_mapping *segments[BR_SHM_SEGMENTS];
     uint32_t segment_ids[BR_SHM_SEGMENTS];
@@ -155,7 +166,7 @@ struct br_shm_link {
     uint16_t free_data[BR_INBOX_DATA];
     uint32_t n_free_data;
     struct br_shm_posted posted[BR_INBOX_DATA]; /* by ticket - out.message_buffers */
-    bool *message_out;                          /* by ticket */
+    uint8_t *message_out;                       /* enum br_shm_ticket, by ticket */
     uint64_t *sent;                             /* ring of cookies of messages, mask sent_mask */
     uint32_t sent_head, sent_tail, sent_mask;
     uint16_t piping[BR_INBOX_DATA]; /* ring of the tickets whose payload goes through the pipe */

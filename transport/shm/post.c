@@ -60,6 +60,25 @@ static inline void shm_post_fill(struct br_inbox_cell *cell, const struct br_fra
         memset(cell->inline_, 0, BR_FRAME_INLINE);
 }
 
+/* Fills in the cell of a message that has its ticket, and copies the payload. */
+static void shm_post_fill_message(struct br_shm_link *link, const struct br_frame *frame,
+                                  struct br_inbox_cell *cell, uint16_t ticket)
+{
+    bool keeps = link->kept && frame->length && frame->length <= link->in.message_bytes;
+    uint8_t *place = br_inbox_message(&link->out, ticket);
+
+    cell->slot = 0;
+    cell->offset = ticket;
+    shm_post_fill(cell, frame, keeps ? BR_SOURCE_KEPT : BR_SOURCE_NONE);
+    if (keeps) {
+        cell->slot = link->kept - 1;
+        place = br_inbox_message(&link->in, link->kept - 1);
+        link->kept = 0;
+    }
+    if (frame->length)
+        br_copy(place, frame->payload, frame->length);
+}
+
 static bool shm_post_post_message(struct br_shm_link *link, const struct br_frame *frame)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
@@ -68,12 +87,8 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
     if (!link->n_free_messages || link->sent_tail - link->sent_head > link->sent_mask)
         return false;
     ticket = link->free_messages[--link->n_free_messages];
-    link->message_out[ticket] = true;
-    shm_post_fill(cell, frame, BR_SOURCE_NONE);
-    cell->slot = 0;
-    cell->offset = ticket;
-    if (frame->length)
-        br_copy(br_inbox_message(&link->out, ticket), frame->payload, frame->length);
+    link->message_out[ticket] = BR_TICKET_OUT;
+    shm_post_fill_message(link, frame, cell, ticket);
     link->base.device->counters.tx_copied_bytes += frame->length;
     if (frame->cookie)
         link->sent[link->sent_tail++ & link->sent_mask] = frame->cookie;
@@ -277,8 +292,8 @@ static bool shm_post_collect(struct br_shm_link *link, uint32_t ticket, uint64_t
     uint32_t first = link->out.message_buffers;
     struct br_shm_posted *posted;
 
-    if (ticket < first && link->message_out[ticket]) {
-        link->message_out[ticket] = false;
+    if (ticket < first && link->message_out[ticket] == BR_TICKET_OUT) {
+        link->message_out[ticket] = BR_TICKET_FREE;
         link->free_messages[link->n_free_messages++] = (uint16_t)ticket;
         return false;
     }

@@ -21,6 +21,29 @@ static void shm_receive_owe(struct br_shm_link *link, enum br_inbox_sleep whom)
         link->wake_due = whom;
 }
 
+/* A message has come. Too many are held to keep a ticket back (inbox.h, note 7). */
+static void shm_receive_hold(struct br_shm_link *link, struct br_shm_message *message)
+{
+    message->held = true;
+    if (++link->n_held > link->in.message_buffers / 2 && link->kept) {
+        shm_receive_return_ticket(link, link->kept - 1);
+        shm_receive_owe(link, BR_STARVED);
+        link->kept = 0;
+    }
+}
+
+/* The message's payload in the buffer of our ticket, which the peer brings back; NULL: forged. */
+static const uint8_t *shm_receive_brought(struct br_shm_link *link, struct br_shm_message *message,
+                                          uint32_t ticket, uint32_t length)
+{
+    if (ticket >= link->out.message_buffers || link->message_out[ticket] != BR_TICKET_OUT ||
+        length > link->out.message_bytes)
+        return NULL;
+    link->message_out[ticket] = BR_TICKET_BROUGHT;
+    message->brings = (uint16_t)(ticket + 1);
+    return br_inbox_message(&link->out, ticket);
+}
+
 /* Copies the next cell and checks what can be checked now. 1: *event is its message; 0:
  * link->arriving is set. */
 static int take_cell(struct br_shm_link *link, struct br_event *event)
@@ -32,6 +55,7 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
     uint32_t source = packed >> (BR_CELL_LENGTH_BITS + 3);
     uint32_t ticket = *(volatile const uint32_t *)&cell->offset;
     struct br_shm_message *message;
+    const uint8_t *payload;
 
     if (kind == BR_FRAME_DATA && !link->base.authenticated)
         return br_error(EPROTO, "placed frame on a link that is not trusted yet");
@@ -54,18 +78,26 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
             link->arriving.started = br_clock_now();
         return 0;
     }
-    if (kind != BR_FRAME_MESSAGE || source != BR_SOURCE_NONE || length > link->in.message_bytes ||
-        ticket >= link->in.message_buffers || link->messages[ticket].held)
+    message = ticket < link->in.message_buffers ? &link->messages[ticket] : NULL;
+    if (kind != BR_FRAME_MESSAGE || (source != BR_SOURCE_NONE && source != BR_SOURCE_KEPT) ||
+        length > link->in.message_bytes || !message || message->held)
         return br_error(EPROTO, "malformed frame: kind %u, source %u, %u bytes, ticket %u", kind,
                         source, length, ticket);
-    message = &link->messages[ticket];
-    message->held = true;
+    message->brings = 0;
+    message->fills = length && source == BR_SOURCE_NONE;
+    payload =
+        source == BR_SOURCE_NONE
+            ? br_inbox_message(&link->in, ticket)
+            : shm_receive_brought(link, message, *(volatile const uint32_t *)&cell->slot, length);
+    if (!payload)
+        return br_error(EPROTO, "message in a buffer that the peer has not got");
+    shm_receive_hold(link, message);
     memcpy(message->inline_, cell->inline_, BR_FRAME_INLINE);
     *event = (struct br_event){.kind = BR_EVENT_MESSAGE,
                                .link = &link->base,
                                .length = length,
                                .inline_ = message->inline_,
-                               .payload = br_inbox_message(&link->in, ticket),
+                               .payload = payload,
                                .buffer = message};
     return 1;
 }
@@ -181,8 +213,20 @@ bool br_shm_receive_pending(const struct br_shm_link *link)
 
 static void release_message(struct br_shm_link *link, struct br_shm_message *message)
 {
+    uint32_t ticket = (uint32_t)(message - link->messages), back = ticket + 1;
+
     message->held = false;
-    shm_receive_return_ticket(link, (uint32_t)(message - link->messages));
+    link->n_held--;
+    if (message->brings) {
+        link->message_out[message->brings - 1] = BR_TICKET_FREE;
+        link->free_messages[link->n_free_messages++] = (uint16_t)(message->brings - 1);
+    } else if (message->fills && link->n_held < link->in.message_buffers / 2) {
+        back = link->kept;
+        link->kept = ticket + 1;
+    }
+    if (!back)
+        return;
+    shm_receive_return_ticket(link, back - 1);
     shm_receive_owe(link, BR_STARVED);
 }
 

@@ -81,6 +81,117 @@ static void message__held_ones_stay(void **state)
     }
 }
 
+/* One way of message__both_ways(). */
+struct way {
+    struct end *from, *to;
+    struct br_event held[16];
+    uint64_t sent, seen, n_held;
+};
+
+static void way_post(struct way *way, struct br_random *random)
+{
+    static uint64_t payload[1024];
+    uint64_t words = br_random_below(random, 1025), inline_[6] = {way->sent, words};
+    struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                             .inline_ = (uint8_t *)inline_,
+                             .payload = payload,
+                             .length = (uint32_t)(8 * words)};
+
+    for (uint64_t i = 0; i < words; i++)
+        payload[i] = way->sent + i;
+    way->sent += (uint64_t)ops->post(way->from->link, &frame, 1);
+}
+
+static void way_check(const struct br_event *event)
+{
+    uint64_t inline_[6], payload[1024];
+
+    memcpy(inline_, event->inline_, sizeof inline_);
+    assert_int_equal(event->length, 8 * inline_[1]);
+    memcpy(payload, event->payload, event->length);
+    for (uint64_t i = 0; i < inline_[1]; i++)
+        assert_int_equal(payload[i], inline_[0] + i);
+}
+
+static void way_take(struct way *way, struct br_random *random)
+{
+    end_poll(way->to);
+    for (int i = 0; i < way->to->n_events; i++) {
+        if (way->to->events[i].kind != BR_EVENT_MESSAGE)
+            continue;
+        assert_memory_equal(way->to->events[i].inline_, &way->seen, 8);
+        way->held[way->n_held++] = way->to->events[i];
+        way->seen++;
+    }
+    way->to->n_events = 0;
+    while (way->n_held && br_random_below(random, 3)) {
+        uint64_t i = br_random_below(random, way->n_held);
+
+        way_check(&way->held[i]);
+        ops->release(way->to->link->device, way->to->link, way->held[i].buffer);
+        way->held[i] = way->held[--way->n_held];
+    }
+}
+
+/* The same in both directions, with payloads of all lengths, which go to and fro in the buffers
+ * that were read last. */
+static void message__both_ways(void **state)
+{
+    struct pair *pair = *state;
+    struct way ways[2] = {{.from = &pair->a, .to = &pair->b}, {.from = &pair->b, .to = &pair->a}};
+    struct br_random random;
+
+    br_random_seed(&random, 2);
+    while (ways[0].seen < 5000 || ways[1].seen < 5000) {
+        way_post(&ways[br_random_below(&random, 2)], &random);
+        way_take(&ways[br_random_below(&random, 2)], &random);
+    }
+}
+
+static void receive_and_release(struct end *end)
+{
+    struct br_event event = await(end, NULL, BR_EVENT_MESSAGE);
+
+    ops->release(end->device, end->link, event.buffer);
+}
+
+static void message__answer_lies_where_the_question_did(void **state)
+{
+    struct pair *pair = *state;
+    const struct br_shm_link *a = inside(&pair->a), *b = inside(&pair->b);
+    uint8_t payload[100];
+    struct br_event question, answer;
+
+    memset(payload, 6, sizeof payload);
+    post_message(&pair->a, NULL, payload, sizeof payload, 0);
+    question = await(&pair->b, NULL, BR_EVENT_MESSAGE);
+    ops->release(pair->b.device, pair->b.link, question.buffer);
+    memset(payload, 7, sizeof payload);
+    post_message(&pair->b, NULL, payload, sizeof payload, 0);
+    answer = await(&pair->a, NULL, BR_EVENT_MESSAGE);
+    assert_int_equal(answer.payload - a->out.messages, question.payload - b->in.messages);
+    assert_memory_equal(answer.payload, payload, sizeof payload);
+    assert_int_equal(a->n_free_messages, 15);
+    ops->release(pair->a.device, pair->a.link, answer.buffer);
+    assert_int_equal(a->n_free_messages, 16);
+    assert_int_equal(b->kept, 0);
+}
+
+static void message__none_is_kept_while_many_are_held(void **state)
+{
+    struct pair *pair = *state;
+    uint64_t payload = 8;
+
+    post_message(&pair->a, NULL, &payload, sizeof payload, 0);
+    receive_and_release(&pair->b);
+    assert_int_not_equal(inside(&pair->b)->kept, 0);
+    for (int i = 0; i < 15; i++)
+        post_message(&pair->a, NULL, &payload, sizeof payload, 0);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(inside(&pair->b)->kept, 0);
+    post_message(&pair->a, NULL, &payload, sizeof payload, 0); /* the 16th of 16 */
+}
+
 static void post__full_then_goes_on(void **state)
 {
     struct pair *pair = *state;
@@ -137,6 +248,49 @@ static void hostile__message_ticket_twice(void **state)
     post_message(&((struct pair *)*state)->a, NULL, NULL, 0, 0);
     (void)await(&((struct pair *)*state)->b, NULL, BR_EVENT_MESSAGE);
     forge(*state, &cell);
+}
+
+/* b has a message out, which a holds. */
+static void b_sends(struct pair *pair)
+{
+    uint64_t payload = 9;
+
+    post_message(&pair->b, NULL, &payload, sizeof payload, 0);
+    (void)await(&pair->a, NULL, BR_EVENT_MESSAGE);
+}
+
+static void hostile__brings_a_ticket_that_is_not_out(void **state)
+{
+    uint32_t ticket = inside(&((struct pair *)*state)->b)->free_messages[0];
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_MESSAGE, BR_SOURCE_KEPT, 8),
+                                 .slot = ticket};
+
+    b_sends(*state);
+    forge(*state, &cell);
+}
+
+static void hostile__brings_a_ticket_that_is_none(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_MESSAGE, BR_SOURCE_KEPT, 8), .slot = 16};
+
+    b_sends(*state);
+    forge(*state, &cell);
+}
+
+static void hostile__brings_a_ticket_twice(void **state)
+{
+    struct pair *pair = *state;
+    struct br_shm_link *a = inside(&pair->a), *b = inside(&pair->b);
+    uint32_t ticket = b->free_messages[b->n_free_messages - 1];
+    struct br_inbox_cell cell = {
+        .length = packed(BR_FRAME_MESSAGE, BR_SOURCE_KEPT, 8), .slot = ticket, .offset = 1};
+    uint64_t payload = 10;
+
+    b_sends(pair);
+    a->kept = ticket + 1;
+    post_message(&pair->a, NULL, &payload, sizeof payload, 0);
+    (void)await(&pair->b, NULL, BR_EVENT_MESSAGE);
+    forge(pair, &cell);
 }
 
 static void hostile__kind(void **state)
@@ -246,7 +400,7 @@ static void hostile__noise(void **state)
                 words[i] = br_random_next(&random);
             if (k % 2) /* plausible ones get further */
                 words[0] =
-                    (uint64_t)packed(1 + k / 2 % 2, (uint32_t)br_random_below(&random, 3), 4096)
+                    (uint64_t)packed(1 + k / 2 % 2, (uint32_t)br_random_below(&random, 5), 4096)
                     << 32,
                 words[1] = 1u << 16;
             atomic_store(&link->out.returns[k], (uint32_t)br_random_below(&random, 1u << 18));
@@ -272,10 +426,16 @@ int main(void)
         PAIR(message__inline_and_payload),
         PAIR(message__too_long),
         PAIR(message__held_ones_stay),
+        PAIR(message__both_ways),
+        PAIR(message__answer_lies_where_the_question_did),
+        PAIR(message__none_is_kept_while_many_are_held),
         PAIR(post__full_then_goes_on),
         PAIR(hostile__message_too_long),
         PAIR(hostile__message_ticket),
         PAIR(hostile__message_ticket_twice),
+        PAIR(hostile__brings_a_ticket_that_is_not_out),
+        PAIR(hostile__brings_a_ticket_that_is_none),
+        PAIR(hostile__brings_a_ticket_twice),
         PAIR(hostile__kind),
         PAIR(hostile__source),
         PAIR(hostile__unknown_segment),
