@@ -416,6 +416,10 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
             shm->max_bytes = BR_SHM_ALLREDUCE_BYTES;
             shm->max_copied_bytes = BR_SHM_ROUNDS_BYTES;
         }
+        if (shm->n > 2)
+            shm->max_reduce_bytes = shm->n * BR_SHM_ROUNDS_BYTES > BR_SHM_REDUCES_BYTES
+                                        ? BR_SHM_REDUCES_BYTES / shm->n
+                                        : BR_SHM_ROUNDS_BYTES;
         shm->max_exchange_bytes =
             shm->direct.allowed ? BR_SHM_DIRECT_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
     }
@@ -562,6 +566,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->direct.token = token;
     shm->direct.read_bytes = &comm->context->worker->counters.mapped_bytes;
     shm->split_bytes = br_shm_coll_said(&shm->coll, BR_SHM_COLL_SPLIT_BYTES);
+    shm->split_reduce_bytes = (size_t)BR_SHM_SPLIT_PART * shm->n;
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;

@@ -37,12 +37,14 @@
 #define BR_SHM_MANY_BYTES       (32u << 10)
 #define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
-/* Where ranks share cores, up to how many bytes all collectives but reduces go here in chunks, with
- * BR_SHM_MANY ranks and more; all-reduces, which are split then and let more urgent operations
+/* Where ranks share cores, up to how many bytes all collectives go here in chunks, with BR_SHM_MANY
+ * ranks and more; reduces, of all ranks together, with 3 ranks, too, as each of their rounds takes
+ * a turn of every rank; all-reduces, which are split as reduces are and let more urgent operations
  * pass, as longer ones need a rank's core too often while its program computes (split.h, note 6);
  * and alltoalls and scatters, which are read directly. Whatever else the ranks call waits for their
  * end, so what is longer goes to the engine. */
 #define BR_SHM_ROUNDS_BYTES    (8u << 20)
+#define BR_SHM_REDUCES_BYTES   (128u << 20)
 #define BR_SHM_ALLREDUCE_BYTES (512u << 10)
 #define BR_SHM_DIRECT_BYTES    (16u << 20)
 
@@ -73,9 +75,10 @@ struct br_shm_executor {
     size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_copied_bytes;
     /* instead of those, if not 0: of what has no root and reduces, and of what only copies */
     size_t max_pair_bytes, max_pair_copied_bytes;
-    size_t split_bytes; /* all-reduces from this size on are split (split.h) */
-    uint64_t epoch;     /* the round of the last operation that has published */
-    uint16_t check;     /* what this rank has published in it */
+    size_t split_bytes;        /* all-reduces from this size on are split (split.h) */
+    size_t split_reduce_bytes; /* reduces */
+    uint64_t epoch;            /* the round of the last operation that has published */
+    uint16_t check;            /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,
      * and how many elements of each block a round has, with BR_SHM_CHUNKS; has_read: what this rank
      * needs of the round is in the result; exchanges: what it gives lies in cells; reads: there is

@@ -86,7 +86,7 @@ static struct ranks round_needed(const struct br_shm_executor *shm, const struct
 
     /* The next round begins when all have published this one, and all say whether they could read
      */
-    if (shm->has_read || shm->form == BR_SHM_OUTCOMES ||
+    if (shm->has_read || shm->form == BR_SHM_OUTCOMES || shm->form == BR_SHM_SPLIT ||
         (!from_root && (!br_collective_to_root(op->collective) || shm->rank == root)))
         return (struct ranks){0, shm->n};
     return from_root ? (struct ranks){root, root + 1} : (struct ranks){0, 0};
@@ -376,7 +376,7 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
     case BR_SHM_SPLIT:
         br_shm_split_write(&shm->coll, op, shm->round, shm->first_round, shm->epoch + 1);
         round_say_agenda(shm, op);
-        in_ring = shm->round != shm->first_round && !br_shm_coll_gives_each(&shm->coll);
+        in_ring = shm->round != shm->first_round && !br_shm_split_sums_in_cells(&shm->coll, op);
         round_show(shm, op, NULL, in_ring ? BR_SHM_COLL_BYTES : 0); /* its sums */
         break;
     case BR_SHM_OFFERS:
@@ -395,8 +395,9 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     size_t block = br_shm_round_block_bytes(op), /* and the most of it that one round has */
         most = exchanges ? shm->coll.cell_bytes
                          : BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective);
-    bool split =
-        op->collective == BR_ALLREDUCE && shm->n > 2 && (block >= shm->split_bytes || block > most);
+    bool reduce = op->collective == BR_REDUCE,
+         split = shm->n > 2 && (op->collective == BR_ALLREDUCE || reduce) &&
+                 (block > most || block >= (reduce ? shm->split_reduce_bytes : shm->split_bytes));
 
     shm->form = BR_SHM_CHUNKS;
     shm->exchanges = exchanges;

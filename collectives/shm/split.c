@@ -28,20 +28,33 @@ static size_t whole_lines(size_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* In a cell, where values are behind sums that are given to each rank. */
-static size_t most_part_bytes(const struct br_shm_coll *coll)
+/* All ranks reduce a part, but for the root of a reduce, which gets the sums: each of the others
+ * gives it as many sums as it gets values, so each place is written by turns (note 10). */
+static bool reduces_part(const struct br_operation *op, uint32_t rank)
 {
-    return br_shm_coll_gives_each(coll) ? coll->cell_bytes / 2 / LINE * LINE : coll->cell_bytes;
+    return op->collective != BR_REDUCE || rank != (uint32_t)op->root;
 }
 
-static size_t most_chunk_bytes(const struct br_shm_coll *coll)
+static uint32_t part_count(const struct br_shm_coll *coll, const struct br_operation *op)
 {
-    return most_part_bytes(coll) * coll->ranks;
+    return coll->ranks - (op->collective == BR_REDUCE);
+}
+
+/* Are the sums of an all-reduce given to each rank in its cell? */
+static bool split_gives_each(const struct br_shm_coll *coll, const struct br_operation *op)
+{
+    return op->collective == BR_ALLREDUCE && br_shm_coll_gives_each(coll);
+}
+
+/* In a cell, where values are behind sums that are given to each rank. */
+static size_t most_part_bytes(const struct br_shm_coll *coll, const struct br_operation *op)
+{
+    return split_gives_each(coll, op) ? coll->cell_bytes / 2 / LINE * LINE : coll->cell_bytes;
 }
 
 static size_t chunk_count(const struct br_shm_coll *coll, const struct br_operation *op)
 {
-    size_t most = most_chunk_bytes(coll), all = operation_bytes(op);
+    size_t most = most_part_bytes(coll, op) * part_count(coll, op), all = operation_bytes(op);
 
     return all ? (all + most - 1) / most : 1;
 }
@@ -58,14 +71,21 @@ static struct span chunk_of(const struct br_shm_coll *coll, const struct br_oper
     return (struct span){.first = first, .bytes = all - first < bytes ? all - first : bytes};
 }
 
-static struct span part_of(const struct br_shm_coll *coll, struct span chunk, uint32_t rank)
+/* What `rank` reduces of a chunk. */
+static struct span part_of(const struct br_shm_coll *coll, const struct br_operation *op,
+                           struct span chunk, uint32_t rank)
 {
-    size_t lines = whole_lines(chunk.bytes) / LINE, first = lines * rank / coll->ranks * LINE,
-           end = lines * (rank + 1) / coll->ranks * LINE;
+    uint32_t parts = part_count(coll, op), index = rank;
+    size_t lines = whole_lines(chunk.bytes) / LINE, first, end;
 
+    if (op->collective == BR_REDUCE)
+        index -= rank > (uint32_t)op->root;
+    first = lines * index / parts * LINE;
+    end = lines * (index + 1) / parts * LINE;
     if (end > chunk.bytes)
         end = chunk.bytes;
-    return (struct span){.first = chunk.first + first, .bytes = end > first ? end - first : 0};
+    return (struct span){.first = chunk.first + first,
+                         .bytes = reduces_part(op, rank) && end > first ? end - first : 0};
 }
 
 size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_rate rate,
@@ -84,9 +104,10 @@ uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_ope
 }
 
 /* Where the values of a round begin in a cell. */
-static size_t values_at(const struct br_shm_coll *coll, bool has_sums)
+static size_t values_at(const struct br_shm_coll *coll, const struct br_operation *op,
+                        bool has_sums)
 {
-    return has_sums && br_shm_coll_gives_each(coll) ? most_part_bytes(coll) : 0;
+    return has_sums && split_gives_each(coll, op) ? most_part_bytes(coll, op) : 0;
 }
 
 /* Reduces this rank's part of a chunk, whose values the ranks have exchanged last, at `at`. */
@@ -103,6 +124,17 @@ static void split_reduce(const struct br_shm_coll *coll, const struct br_operati
                             (int)coll->ranks);
 }
 
+/* Where the sums of this rank's part go, from where they are given on: of a reduce in place of the
+ * root's values, as in the next exchange the root reads that cell. */
+static void *sums_place(struct br_shm_coll *coll, const struct br_operation *op, struct span part,
+                        uint64_t epoch)
+{
+    if (op->collective == BR_REDUCE)
+        return br_shm_coll_cell(coll, (uint32_t)op->root, coll->rank);
+    return split_gives_each(coll, op) ? (uint8_t *)op->recv + part.first
+                                      : br_shm_coll_space(coll, epoch);
+}
+
 static void split_give(const struct br_shm_coll *coll, uint32_t rank, size_t at, const void *base,
                        struct span part)
 {
@@ -115,14 +147,14 @@ void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op,
                         uint32_t first_round, uint64_t epoch)
 {
     struct span chunk = chunk_of(coll, op, round), sums = {0};
-    bool each = br_shm_coll_gives_each(coll), has_sums = round != first_round;
+    bool each = split_gives_each(coll, op), has_sums = round != first_round;
 
-    if (has_sums) {
-        sums = part_of(coll, chunk_of(coll, op, round - 1), coll->rank);
-        split_reduce(coll, op, sums, values_at(coll, round - 1 != first_round),
-                     each ? (uint8_t *)op->recv + sums.first : br_shm_coll_space(coll, epoch));
+    if (has_sums && reduces_part(op, coll->rank)) {
+        sums = part_of(coll, op, chunk_of(coll, op, round - 1), coll->rank);
+        split_reduce(coll, op, sums, values_at(coll, op, round - 1 != first_round),
+                     sums_place(coll, op, sums, epoch));
     }
-    if (!each && !chunk.bytes)
+    if (!br_shm_split_sums_in_cells(coll, op) && !chunk.bytes)
         return;
     br_shm_coll_exchange(coll);
     for (uint32_t r = 0; r < coll->ranks; r++) {
@@ -130,22 +162,25 @@ void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op,
             continue;
         if (each)
             split_give(coll, r, 0, op->recv, sums);
-        split_give(coll, r, values_at(coll, has_sums), op->send, part_of(coll, chunk, r));
+        split_give(coll, r, values_at(coll, op, has_sums), op->send, part_of(coll, op, chunk, r));
     }
 }
 
 void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation *op,
                        uint32_t round, uint64_t epoch)
 {
-    bool each = br_shm_coll_gives_each(coll);
+    struct span chunk = chunk_of(coll, op, round - 1);
+    bool in_cells = br_shm_split_sums_in_cells(coll, op);
 
+    if (op->collective == BR_REDUCE && coll->rank != (uint32_t)op->root)
+        return;
     for (uint32_t r = 0; r < coll->ranks; r++) {
-        struct span part = part_of(coll, chunk_of(coll, op, round - 1), r);
+        struct span part = part_of(coll, op, chunk, r);
 
-        if (!each || r != coll->rank)
+        if (part.bytes && !(in_cells && r == coll->rank))
             br_copy((uint8_t *)op->recv + part.first,
-                    each ? br_shm_coll_cell(coll, r, coll->rank)
-                         : br_shm_coll_data(coll, r, epoch, BR_SHM_COLL_BYTES),
+                    in_cells ? br_shm_coll_cell(coll, r, coll->rank)
+                             : br_shm_coll_data(coll, r, epoch, BR_SHM_COLL_BYTES),
                     part.bytes);
     }
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A split all-reduce on the shared segment: each rank reduces a part of the elements for all, where
- * in one round every rank would reduce all of them. The operation is cut into chunks. In round i a
- * rank publishes its values of chunk i and the sums of its part of chunk i - 1, so that c chunks
- * take c + 1 rounds (doc/design/shared_memory.md).
+ * A split all-reduce or reduce on the shared segment: each rank reduces a part of the elements for
+ * all, where in one round every rank, or the root, would reduce all of them. Of a reduce the root
+ * has no part. The operation is cut into chunks. In round i a rank publishes its values of chunk i
+ * and the sums of its part of chunk i - 1, so that c chunks take c + 1 rounds
+ * (doc/design/shared_memory.md).
  *
  * Values are combined in the order of the ranks, as in one round: both have the same bits.
  */
@@ -15,12 +16,24 @@
 #include "collectives/shm/rate.h"
 #include "collectives/tuning/cost.h"
 
+/* A reduce that fits into one round is split where a part has so many bytes: then it is at most a
+ * third slower behind a barrier where cores are near each other, and up to twice as fast where they
+ * are far (note 10). */
+#define BR_SHM_SPLIT_PART (16u << 10)
+
 /* From how many bytes on an all-reduce is faster split than in one round; it may be SIZE_MAX. The
  * model says what a round costs, `rate` what reducing and copying do. */
 size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_rate rate,
                               uint32_t ranks);
 
-/* How many rounds an all-reduce takes, at least 2. */
+/* Do the sums lie in cells (br_shm_coll_cell())? Else in the ring of who has made them. */
+static inline bool br_shm_split_sums_in_cells(const struct br_shm_coll *coll,
+                                              const struct br_operation *op)
+{
+    return op->collective == BR_REDUCE || br_shm_coll_gives_each(coll);
+}
+
+/* How many rounds an operation takes, at least 2. */
 uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_operation *op);
 
 /* Writes what this rank publishes in a round, whose epoch is `epoch`: its values into the others'

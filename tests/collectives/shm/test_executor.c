@@ -52,7 +52,7 @@ static int open_segment_of(int ranks)
         shm->max_copied_bytes = shm->max_exchange_bytes = 1u << 20;
         shm->direct =
             (struct br_shm_direct){.allowed = true, .token = 77 + r, .read_bytes = &read_bytes[r]};
-        shm->split_bytes = SIZE_MAX;
+        shm->split_bytes = shm->split_reduce_bytes = SIZE_MAX;
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
         if (r ? br_shm_coll_attach(&shm->coll, shm->n, r, fd)
@@ -167,13 +167,17 @@ static void set_limits__by_ranks_and_cores(void **state)
         uint32_t n;
         bool crowded, direct;
         size_t allreduce, reduce, exchange, others, pair;
-    } cases[] = {
-        {2, false, true, 4, 8, 8, 8, 2048},        {2, true, true, 128, 128, 16384, 128, 0},
-        {3, false, true, 4, 8, 8, 8, 0},           {4, false, true, 32, 32, 32, 32, 0},
-        {8, false, true, 32, 32, 32, 32, 0},       {16, false, true, 32, 16, 32, 32, 0},
-        {64, false, true, 32, 8, 32, 32, 0},       {3, true, true, 128, 128, 16384, 128, 0},
-        {4, true, true, 512, 128, 16384, 8192, 0}, {64, true, true, 512, 128, 16384, 8192, 0},
-        {64, true, false, 512, 128, 256, 8192, 0}};
+    } cases[] = {{2, false, true, 4, 8, 8, 8, 2048},
+                 {2, true, true, 128, 128, 16384, 128, 0},
+                 {3, false, true, 4, 8, 8, 8, 0},
+                 {4, false, true, 32, 32, 32, 32, 0},
+                 {8, false, true, 32, 32, 32, 32, 0},
+                 {16, false, true, 32, 16, 32, 32, 0},
+                 {64, false, true, 32, 8, 32, 32, 0},
+                 {3, true, true, 128, 8192, 16384, 128, 0},
+                 {4, true, true, 512, 8192, 16384, 8192, 0},
+                 {64, true, true, 512, 2048, 16384, 8192, 0},
+                 {64, true, false, 512, 2048, 256, 8192, 0}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
@@ -472,6 +476,28 @@ static void complete__split(void **state)
     assert_int_equal(locals[0].epoch, 3);
 }
 
+/* The others have their part in it, so nobody is complete before all have given the sums. */
+static void complete__split_reduce(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    for (int r = 0; r < N; r++) {
+        locals[r].split_reduce_bytes = 64;
+        ops[r] = make(r, BR_REDUCE, 64, 0, 0);
+        assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+    }
+    assert_int_equal(br_shm_executor_complete(&locals[1], &ops[1]), 0);
+    assert_int_equal(br_shm_executor_complete(&locals[0], &ops[0]), 0);
+    assert_int_equal(br_shm_round_waits_for(&locals[0], &ops[0]), 2);
+    assert_int_equal(br_shm_executor_complete(&locals[2], &ops[2]), 1);
+    assert_int_equal(br_shm_executor_complete(&locals[0], &ops[0]), 1);
+    assert_int_equal(br_shm_executor_complete(&locals[1], &ops[1]), 1);
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(out[0][i], 3000 + 3 * i);
+    assert_int_equal(locals[0].epoch, 2);
+}
+
 static void complete__split_disagreement(void **state)
 {
     struct br_operation ops[N];
@@ -683,6 +709,8 @@ static void step__urgent_overtakes(void **state)
                          LARGE); /* could be overtaken as well */
         check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLGATHER, LARGE); /* in chunks */
         check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLTOALL, LARGE);  /* by direct reads */
+        check_overtaking(0, in_place, BR_REDUCE, BR_ALLREDUCE, LARGE);
+        check_overtaking(0, in_place, BR_ALLREDUCE, BR_REDUCE, LARGE);
     }
 }
 
@@ -693,6 +721,7 @@ static void complete__overtaken(void **state)
     for (unsigned short_way = 1; short_way < 1u << N; short_way++) {
         check_overtaking(short_way, false, BR_ALLREDUCE, BR_ALLREDUCE, 100);
         check_overtaking(short_way, true, BR_ALLREDUCE, BR_ALLGATHER, LARGE);
+        check_overtaking(short_way, true, BR_REDUCE, BR_REDUCE, LARGE);
     }
 }
 
@@ -1176,6 +1205,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(ahead__give_up, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(ahead__mixed_calls, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__split_reduce, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__of_a_pair, open_pair, close_segment),

@@ -67,51 +67,85 @@ static uint32_t value(uint32_t rank, size_t i)
     return rank * 1000003u + (uint32_t)i * 2654435761u;
 }
 
-static void check_sums(uint32_t n, size_t count, bool in_place, uint64_t *epoch)
+/* root < 0: an all-reduce; else a reduce, of which the others have no result. */
+static void check_sums(uint32_t n, size_t count, int root, bool in_place, uint64_t *epoch)
 {
     struct br_operation ops[MOST];
 
     for (uint32_t r = 0; r < n; r++) {
-        uint32_t *in = malloc((count + 1) * sizeof *in),
-                 *out = in_place ? in : malloc((count + 1) * sizeof *out);
+        bool has_result = root < 0 || r == (uint32_t)root;
+        uint32_t *in = malloc((count + 1) * sizeof *in), *out = NULL;
 
-        assert_true(in && out);
-        out[count] = 4711;
+        if (has_result)
+            out = in_place ? in : malloc((count + 1) * sizeof *out);
+        assert_true(in && (out || !has_result));
+        if (out)
+            out[count] = 4711;
         for (size_t i = 0; i < count; i++)
             in[i] = value(r, i);
         ops[r] = make(in, out, count, BRAID_UINT32);
+        if (root >= 0) {
+            ops[r].collective = BR_REDUCE;
+            ops[r].root = root;
+        }
     }
     run(ops, n, epoch);
     for (uint32_t r = 0; r < n; r++) {
-        uint32_t *out = ops[r].recv;
+        const uint32_t *in = ops[r].send, *out = ops[r].recv;
 
         for (size_t i = 0; i < count; i++) {
             uint32_t sum = 0;
 
             for (uint32_t k = 0; k < n; k++)
                 sum += value(k, i);
-            assert_int_equal(out[i], sum);
+            if (out)
+                assert_int_equal(out[i], sum);
+            if (in != out)
+                assert_int_equal(in[i], value(r, i));
         }
-        assert_int_equal(out[count], 4711); /* nothing is written behind it */
-        if (!in_place)
-            free((void *)ops[r].send);
-        free(out);
+        if (out)
+            assert_int_equal(out[count], 4711); /* nothing is written behind it */
+        if (in != out)
+            free(ops[r].recv);
+        free((void *)in);
     }
 }
 
+/* Fewer lines than ranks, lines and ends that no part count divides, several chunks. */
+static const size_t counts[] = {1, 15, 16, 17, 100, 5000, 32768, 32769, 90001};
+#define COUNTS (sizeof counts / sizeof *counts)
+
 static void write__every_rank_has_all_sums(void **state)
 {
-    /* fewer lines than ranks, lines and ends that no part count divides, several chunks */
-    static const size_t counts[] = {1, 15, 16, 17, 100, 5000, 32768, 32769, 90001};
     uint64_t epoch;
 
     (void)state;
     for (uint32_t n = 2; n <= MOST; n++) {
         open_ranks(n);
         epoch = 1;
-        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-            check_sums(n, counts[c], false, &epoch);
-            check_sums(n, counts[c], true, &epoch);
+        for (size_t c = 0; c < COUNTS; c++) {
+            check_sums(n, counts[c], -1, false, &epoch);
+            check_sums(n, counts[c], -1, true, &epoch);
+        }
+        close_ranks(n);
+    }
+}
+
+/* Behind each other and behind all-reduces, as all use the same cells. */
+static void write__a_root_has_all_sums(void **state)
+{
+    uint64_t epoch;
+
+    (void)state;
+    for (uint32_t n = 3; n <= MOST; n++) {
+        open_ranks(n);
+        epoch = 1;
+        for (size_t c = 0; c < COUNTS; c++) {
+            check_sums(n, counts[c], 0, false, &epoch);
+            check_sums(n, counts[c], (int)n - 1, true, &epoch);
+            check_sums(n, counts[c], 1, true, &epoch);
+            check_sums(n, counts[c], -1, c % 2, &epoch);
+            check_sums(n, counts[c], 1, false, &epoch);
         }
         close_ranks(n);
     }
@@ -147,6 +181,8 @@ static void rounds__one_more_than_chunks(void **state)
     assert_int_equal(br_shm_split_rounds(&colls[0], &op), 2);
     op.count = BR_SHM_COLL_BYTES / sizeof(double);
     assert_int_equal(br_shm_split_rounds(&colls[0], &op), 3);
+    op.collective = BR_REDUCE; /* sums take no room of their own */
+    assert_int_equal(br_shm_split_rounds(&colls[0], &op), 2);
     close_ranks(4);
 }
 
@@ -172,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(write__every_rank_has_all_sums),
+        cmocka_unit_test(write__a_root_has_all_sums),
         cmocka_unit_test(write__in_the_order_of_ranks),
         cmocka_unit_test(rounds__one_more_than_chunks),
         cmocka_unit_test(threshold__falls_with_ranks_and_rises_with_the_round),
