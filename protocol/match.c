@@ -573,12 +573,14 @@ static const char *match_malformed(const struct br_worker *w, const struct br_ra
                                    const struct br_message *m, const uint8_t *payload,
                                    uint32_t length)
 {
-    if (m->type == BR_MESSAGE_READY)
-        return br_rkey_check(w, rail->peer, m, length);
     if (m->type == BR_MESSAGE_EAGER && m->bytes > BR_EAGER_INLINE && m->bytes != length)
         return "an eager message says another length than it has";
     if (m->type == BR_MESSAGE_EAGER && m->bytes > rail->peer->eager_bytes)
         return "an eager message is longer than was agreed";
+    if (m->type == BR_MESSAGE_EAGER)
+        return NULL; /* mostly */
+    if (m->type == BR_MESSAGE_READY)
+        return br_rkey_check(w, rail->peer, m, length);
     if (m->type == BR_MESSAGE_ANNOUNCE &&
         (br_tag_class(m->tag) != BR_TAG_P2P || length || m->bytes <= rail->peer->eager_bytes ||
          m->bytes !=

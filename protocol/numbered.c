@@ -77,8 +77,9 @@ static inline struct br_message *next_retained(struct br_rail *rail)
 /* Posts what stands in next_retained(). The transfer ends at once: a slot has a copy of the
  * payload, so that the message can be sent again if the rail is lost, or the device has one. What
  * follows a notification goes through a slot in any case, as the two are one payload. */
-static bool post_retained(struct br_rail *rail, const struct br_notify *notify, const void *data,
-                          uint32_t length)
+static inline __attribute__((always_inline)) bool post_retained(struct br_rail *rail,
+                                                                const struct br_notify *notify,
+                                                                const void *data, uint32_t length)
 {
     struct br_retained *keep = &rail->retained[rail->sent % BR_UNRELEASED];
     uint32_t before = notify ? sizeof *notify : 0;

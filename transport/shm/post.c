@@ -60,36 +60,42 @@ static inline void shm_post_fill(struct br_inbox_cell *cell, const struct br_fra
         memset(cell->inline_, 0, BR_FRAME_INLINE);
 }
 
-/* Fills in the cell of a message that has its ticket, and copies the payload. */
-static void shm_post_fill_message(struct br_shm_link *link, const struct br_frame *frame,
-                                  struct br_inbox_cell *cell, uint16_t ticket)
+/* Copies the payload of a message that has its ticket. Returns where to. Apart, so that one without
+ * pays for none of its registers. */
+__attribute__((noinline)) static enum br_inbox_source shm_post_payload(struct br_shm_link *link,
+                                                                       const struct br_frame *frame,
+                                                                       struct br_inbox_cell *cell,
+                                                                       uint32_t ticket)
 {
-    bool keeps = link->kept && frame->length && frame->length <= link->in.message_bytes;
-    uint8_t *place = br_inbox_message(&link->out, ticket);
+    uint32_t kept = link->kept;
 
-    cell->slot = 0;
-    cell->offset = ticket;
-    shm_post_fill(cell, frame, keeps ? BR_SOURCE_KEPT : BR_SOURCE_NONE);
-    if (keeps) {
-        cell->slot = link->kept - 1;
-        place = br_inbox_message(&link->in, link->kept - 1);
-        link->kept = 0;
+    if (!kept || frame->length > link->in.message_bytes) {
+        br_copy(br_inbox_message(&link->out, ticket), frame->payload, frame->length);
+        return BR_SOURCE_NONE;
     }
-    if (frame->length)
-        br_copy(place, frame->payload, frame->length);
+    link->kept = 0;
+    cell->slot = kept - 1;
+    br_copy(br_inbox_message(&link->in, kept - 1), frame->payload, frame->length);
+    return BR_SOURCE_KEPT;
 }
 
 static bool shm_post_post_message(struct br_shm_link *link, const struct br_frame *frame)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
+    enum br_inbox_source source = BR_SOURCE_NONE;
     uint16_t ticket;
 
     if (!link->n_free_messages || link->sent_tail - link->sent_head > link->sent_mask)
         return false;
     ticket = link->free_messages[--link->n_free_messages];
     link->message_out[ticket] = BR_TICKET_OUT;
-    shm_post_fill_message(link, frame, cell, ticket);
-    link->base.device->counters.tx_copied_bytes += frame->length;
+    cell->slot = 0;
+    cell->offset = ticket;
+    if (frame->length) {
+        source = shm_post_payload(link, frame, cell, ticket);
+        link->base.device->counters.tx_copied_bytes += frame->length;
+    }
+    shm_post_fill(cell, frame, source);
     if (frame->cookie)
         link->sent[link->sent_tail++ & link->sent_mask] = frame->cookie;
     br_inbox_publish(cell, link->out_position++);
@@ -144,7 +150,9 @@ static void shm_post_publish(struct br_shm_link *link, const struct br_frame *fr
     br_inbox_publish(cell, link->out_position++);
 }
 
-static bool shm_post_data(struct br_shm_link *link, const struct br_frame *frame)
+/* Apart, so that a message pays for none of its registers. */
+__attribute__((noinline)) static bool shm_post_data(struct br_shm_link *link,
+                                                    const struct br_frame *frame)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
     struct br_ways_frame way = {0};
@@ -171,8 +179,9 @@ static bool shm_post_data(struct br_shm_link *link, const struct br_frame *frame
     return true;
 }
 
-/* Not more than an inbox holds at a time: a peer that reads as fast would keep us here. */
-static void pipe_out(struct br_shm_link *link)
+/* Not more than an inbox holds at a time: a peer that reads as fast would keep us here. Apart, as
+ * above. */
+__attribute__((noinline)) static void pipe_out(struct br_shm_link *link)
 {
     uint32_t moved = 0;
 
