@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/error.h"
 #include "collectives/engine/blocks.h"
 #include "collectives/engine/call.h"
@@ -567,6 +568,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->direct.read_bytes = &comm->context->worker->counters.mapped_bytes;
     shm->split_bytes = br_shm_coll_said(&shm->coll, BR_SHM_COLL_SPLIT_BYTES);
     shm->split_reduce_bytes = (size_t)BR_SHM_SPLIT_PART * shm->n;
+    shm->cache_share = br_copy_cache_share(comm->context->settings.environment.local_size);
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;

@@ -77,6 +77,7 @@ struct br_shm_executor {
     size_t max_pair_bytes, max_pair_copied_bytes;
     size_t split_bytes;        /* all-reduces from this size on are split (split.h) */
     size_t split_reduce_bytes; /* reduces */
+    size_t cache_share; /* copies of operations with larger buffers go past the caches (copy.h) */
     uint64_t epoch;            /* the round of the last operation that has published */
     uint16_t check;            /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,

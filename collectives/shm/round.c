@@ -154,6 +154,14 @@ static void round_reduce(const struct br_shm_executor *shm, const struct br_oper
                         (int)shm->n);
 }
 
+/* Will what is copied have left the caches when the program reads it? The results of all ranks
+ * together are large in an all-gather alone. */
+static bool round_copies_uncached(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    return op->collective == BR_ALLGATHER &&
+           br_shm_round_block_bytes(op) > shm->cache_share / (shm->n + 1);
+}
+
 /* A block of what `rank` gives becomes a block of the result. */
 static void round_copy(const struct br_shm_executor *shm, const struct br_operation *op,
                        uint32_t rank, uint32_t from, uint32_t to)
@@ -162,7 +170,11 @@ static void round_copy(const struct br_shm_executor *shm, const struct br_operat
     const void *in = round_part(shm, op, rank, from);
     void *out = round_out(shm, op, to);
 
-    if (bytes && out != in)
+    if (!bytes || out == in)
+        return;
+    if (round_copies_uncached(shm, op))
+        br_copy_uncached(out, in, bytes);
+    else
         br_copy(out, in, bytes);
 }
 
