@@ -106,16 +106,13 @@ void br_onesided_forget(struct br_worker *w)
     br_growing_pool_visit(&w->services, forget_service, w);
 }
 
-/* A peer that maps memory gets at the region without us from now on, if that is possible
- * (br_worker_shared()). Else the next request tries again. */
-static void onesided_share(const struct br_worker *w, int rank, const struct br_region *region)
+bool br_worker_share(const struct br_worker *w, int rank, const struct br_region *region)
 {
     const struct br_peer *peer = &w->peers[rank];
     const struct br_rail *rail = peer->rails; /* such a peer has no other */
 
-    if (region->segment_fd >= 0 && peer->n_rails && rail->state == BR_RAIL_UP &&
-        rail->device->caps.maps)
-        (void)rail->device->ops->share(rail->link, region, 0, NULL);
+    return region->segment_fd >= 0 && peer->n_rails && rail->state == BR_RAIL_UP &&
+           rail->device->caps.maps && !rail->device->ops->share(rail->link, region, 0, NULL);
 }
 
 bool br_worker_find_shared(struct br_worker *w, int rank, uint32_t id, struct br_shared *shared)
@@ -166,7 +163,7 @@ static int onesided_reach(struct br_worker *w, struct br_service *s, const struc
                                        .owner = region};
     s->data.memory = memory;
     s->data.region = region;
-    onesided_share(w, s->data.peer, region);
+    (void)br_worker_share(w, s->data.peer, region);
     return 0;
 }
 
@@ -203,7 +200,7 @@ static int32_t onesided_signal(struct br_worker *w, int rank, const struct br_no
 
     if (rc < 0)
         return rc;
-    onesided_share(w, rank, region);
+    (void)br_worker_share(w, rank, region);
     rc = rc ? -EFAULT
             : br_onesided_change(memory, (enum br_atomic)notify->operation, &operands, &before);
     c->region_done(c->region_context, region);
@@ -302,7 +299,7 @@ static bool put_at_once(struct br_worker *w, struct br_peer *peer, const struct 
     if (gpu < 0)
         return false;
     if (!gpu) {
-        onesided_share(w, peer->rank, region);
+        (void)br_worker_share(w, peer->rank, region);
         br_copy(memory, payload, length);
         w->counters.copied_bytes += length;
     }

@@ -413,6 +413,10 @@ uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t
  * Not on the data path. */
 void br_tracing_name(const struct br_worker *worker);
 
+/* From now on a rank that maps memory gets at this region of ours without us (br_worker_shared()).
+ * Returns false: not over its link, or not yet. */
+bool br_worker_share(const struct br_worker *worker, int rank, const struct br_region *region);
+
 /* Finds the rank's region `id` where this process reads and writes it by itself, and keeps it in
  * worker->reached if it can be found there again. Returns false: it does not, or not yet. */
 bool br_worker_find_shared(struct br_worker *worker, int rank, uint32_t id,

@@ -404,7 +404,7 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
 
     shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
     shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_bytes;
-    shm->max_pair_bytes = shm->max_pair_copied_bytes = 0;
+    shm->max_pair_bytes = 0;
     if (context->gpus || !context->settings.shm_collective_default)
         return;
     shm->max_copied_bytes = BR_SHM_COPIED_BYTES;
@@ -424,10 +424,8 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
         shm->max_exchange_bytes =
             shm->direct.allowed ? BR_SHM_DIRECT_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
     }
-    if (!context->crowded && shm->n == 2) {
+    if (!context->crowded && shm->n == 2)
         shm->max_pair_bytes = BR_SHM_PAIR_BYTES;
-        shm->max_pair_copied_bytes = BR_SHM_PAIR_COPIED_BYTES;
-    }
     if (!context->crowded && of_each < shm->max_reduce_bytes)
         shm->max_reduce_bytes = of_each > BR_SHM_COPIED_BYTES ? of_each : BR_SHM_COPIED_BYTES;
 }
@@ -442,7 +440,7 @@ static struct br_shm_executor *shm_of(const struct br_executor *executor)
 static size_t executor_limit(const struct br_shm_executor *shm, enum br_collective collective)
 {
     if (shm->max_pair_bytes && !br_collective_rooted(collective))
-        return br_collective_reduces(collective) ? shm->max_pair_bytes : shm->max_pair_copied_bytes;
+        return shm->max_pair_bytes;
     switch (collective) {
     case BR_ALLREDUCE:
         return shm->max_bytes;

@@ -5,7 +5,7 @@
  * what it needs, and reduces it in the order of ranks, so all have the same bits, in every
  * repetition. Larger ones take a round for each of their chunks; larger all-reduces of more than
  * two ranks are split (split.h); where each byte is read by one rank, ranks read each other's
- * memory (direct.h).
+ * memory (direct.h), two ranks also where it is mapped (mapped.h).
  *
  * Whether an operation goes here follows from its arguments alone, so all ranks agree. Operations
  * take their rounds in the order of submission, but between two chunks of an all-reduce, and of
@@ -48,11 +48,10 @@
 #define BR_SHM_ALLREDUCE_BYTES (512u << 10)
 #define BR_SHM_DIRECT_BYTES    (16u << 20)
 
-/* Two ranks with a core each, as in what has no root each writes where it has just read (coll.h,
- * note 13): of what reduces, in chunks, and of what only copies, which the engine copies once where
- * the memory is braid_alloc()'s. */
-#define BR_SHM_PAIR_BYTES        (2u << 20)
-#define BR_SHM_PAIR_COPIED_BYTES BR_SHM_COLL_BYTES
+/* Two ranks with a core each, of what has no root, in chunks, as each writes where it has just read
+ * (coll.h, note 13). What only copies is copied once where the memory is braid_alloc()'s
+ * (mapped.h). */
+#define BR_SHM_PAIR_BYTES (2u << 20)
 
 /* How often the segment is looked at while nobody does so all the time. */
 #define BR_SHM_POLL_NS (50 * BR_US)
@@ -62,8 +61,9 @@ struct br_group;
 struct br_worker;
 
 /* What a round is: one of as many as an operation has chunks, mostly one; one of a split all-reduce
- * (split.h); the first or the second one of direct reads (direct.h). */
-enum br_shm_form { BR_SHM_CHUNKS, BR_SHM_SPLIT, BR_SHM_OFFERS, BR_SHM_OUTCOMES };
+ * (split.h); the first one of direct reads (direct.h), or of two ranks whose memory may be mapped
+ * (mapped.h); the second one of either. */
+enum br_shm_form { BR_SHM_CHUNKS, BR_SHM_SPLIT, BR_SHM_OFFERS, BR_SHM_MAPPED, BR_SHM_OUTCOMES };
 
 struct br_shm_executor {
     struct br_executor executor;
@@ -73,8 +73,7 @@ struct br_shm_executor {
     uint32_t rank, n;
     /* that a rank gives: of all-reduces, of reduces, of alltoalls and scatters, of others */
     size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_copied_bytes;
-    /* instead of those, if not 0: of what has no root and reduces, and of what only copies */
-    size_t max_pair_bytes, max_pair_copied_bytes;
+    size_t max_pair_bytes;     /* instead of those, if not 0: of what has no root */
     size_t split_bytes;        /* all-reduces from this size on are split (split.h) */
     size_t split_reduce_bytes; /* reduces */
     size_t cache_share; /* copies of operations with larger buffers go past the caches (copy.h) */

@@ -13,6 +13,7 @@
 #include "collectives/engine/group.h"
 #include "collectives/engine/user_reduction.h"
 #include "collectives/schedule/type.h"
+#include "collectives/shm/mapped.h"
 #include "collectives/shm/split.h"
 
 _Static_assert(sizeof(struct br_call) == BR_SHM_COLL_NOTE, "a call is the note beside a round");
@@ -374,6 +375,7 @@ static void round_write_chunk(struct br_shm_executor *shm, const struct br_opera
 static void round_show_next(struct br_shm_executor *shm, const struct br_operation *op)
 {
     struct br_shm_offer offer;
+    struct br_shm_mapped_offer mapped;
     bool in_ring;
 
     switch (shm->form) {
@@ -394,6 +396,10 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
     case BR_SHM_OFFERS:
         br_shm_direct_offer(&shm->direct, op, &offer);
         round_show(shm, op, &offer, sizeof offer);
+        break;
+    case BR_SHM_MAPPED:
+        mapped = br_shm_mapped_offer(shm, op);
+        round_show(shm, op, &mapped, sizeof mapped);
         break;
     case BR_SHM_OUTCOMES:
         round_show(shm, op, &shm->direct.outcome, sizeof shm->direct.outcome);
@@ -434,6 +440,8 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
         if (shm->direct.allowed && br_shm_direct_suits(op->collective) &&
             !(exchanges && shm->rounds <= BR_SHM_DIRECT_ROUNDS))
             shm->form = BR_SHM_OFFERS;
+        else if (br_shm_mapped_suits(shm, op))
+            shm->form = BR_SHM_MAPPED;
     }
     round_show_next(shm, op);
     return true;
@@ -453,6 +461,10 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
         if (!br_shm_direct_read(&shm->direct, &shm->coll, op, shm->epoch))
             return READS;
         return NEXT_ROUND;
+    case BR_SHM_MAPPED:
+        if (br_shm_mapped_offered(shm) && !br_shm_mapped_read(shm, op))
+            return READS;
+        return NEXT_ROUND;
     case BR_SHM_OUTCOMES:
         return br_shm_direct_agreed(&shm->direct, &shm->coll, shm->epoch) ? COMPLETE : NEXT_ROUND;
     default:
@@ -466,9 +478,9 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
 
 static void round_go_on(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    if (shm->form == BR_SHM_OFFERS)
+    if (shm->form == BR_SHM_OFFERS || (shm->form == BR_SHM_MAPPED && br_shm_mapped_offered(shm)))
         shm->form = BR_SHM_OUTCOMES;
-    else if (shm->form == BR_SHM_OUTCOMES) /* a rank could not read */
+    else if (shm->form == BR_SHM_OUTCOMES || shm->form == BR_SHM_MAPPED) /* a rank cannot read */
         shm->form = BR_SHM_CHUNKS;
     else
         shm->round++;

@@ -19,9 +19,10 @@
 #include "collectives/shm/direct.h"
 #include "tests/system/ranks.h"
 
-#define BLOCK   50000 /* int32; no whole number of lines or pages */
-#define ROOT    1
-#define REFUSED 2 /* the rank that may not read */
+#define BLOCK      50000  /* int32; no whole number of lines or pages */
+#define PAIR_BLOCK 400000 /* the same, of 1.5 MiB */
+#define ROOT       1
+#define REFUSED    2 /* the rank that may not read */
 
 struct job {
     struct braid_comm *comm;
@@ -158,6 +159,72 @@ static void run(ranks_main *body)
               body, NULL);
 }
 
+/* An allgather or alltoall of two blocks for two ranks; whether the other rank's memory was read in
+ * place. */
+static int exchange(struct job *job, bool gathers, bool *mapped)
+{
+    struct braid_stats before = {0}, after = {0};
+
+    memset(job->out, 0xee, 2 * PAIR_BLOCK * sizeof *job->out);
+    RETURNS(0, braid_stats(job->comm, &before));
+    RETURNS(0, (gathers ? braid_allgather : braid_alltoall)(job->comm, job->in, job->out,
+                                                            PAIR_BLOCK, BRAID_INT32, NULL, NULL));
+    RETURNS(0, braid_stats(job->comm, &after));
+    for (int from = 0; from < 2; from++)
+        for (int i = 0; i < PAIR_BLOCK; i++)
+            CHECK(job->out[from * PAIR_BLOCK + i] == value(from, gathers ? 0 : job->rank, i),
+                  "%d of rank %d", i, from);
+    *mapped = after.mapped_bytes - before.mapped_bytes == PAIR_BLOCK * sizeof *job->out;
+    return 0;
+}
+
+/* Two ranks: memory of braid_alloc() is read in place as soon as both map each other's; where one
+ * has other memory, and in place, the bytes come as well. */
+static int pair(struct braid_comm *comm, void *context)
+{
+    size_t bytes = 2 * PAIR_BLOCK * sizeof(int32_t);
+    struct job job = {.comm = comm, .rank = braid_rank(comm), .size = 2};
+    int32_t *in[2] = {braid_alloc(comm, bytes), malloc(bytes)}; /* allocated, other memory */
+    bool mapped;
+
+    (void)context;
+    job.out = braid_alloc(comm, bytes);
+    CHECK(in[0] && in[1] && job.out, "no memory");
+    for (int which = 0; which < 2; which++)
+        for (int to = 0; to < 2; to++)
+            for (int i = 0; i < PAIR_BLOCK; i++)
+                in[which][to * PAIR_BLOCK + i] = value(job.rank, to, i);
+    for (int k = 0; k < 2; k++) {
+        int32_t all = 0, mine;
+
+        job.in = in[0];
+        while (!all) {
+            RETURNS(0, exchange(&job, k, &mapped));
+            mine = mapped;
+            RETURNS(0, braid_allreduce(comm, &mine, &all, 1, BRAID_INT32, BRAID_MIN, NULL, NULL));
+        }
+        job.in = in[job.rank];
+        RETURNS(0, exchange(&job, k, &mapped));
+        job.in = in[0];
+    }
+    memcpy(job.out, in[0], bytes);
+    RETURNS(0, braid_alltoall(comm, job.out, job.out, PAIR_BLOCK, BRAID_INT32, NULL, NULL));
+    for (int from = 0; from < 2; from++)
+        for (int i = 0; i < PAIR_BLOCK; i++)
+            CHECK(job.out[from * PAIR_BLOCK + i] == value(from, job.rank, i), "%d in place", i);
+    free(in[1]);
+    RETURNS(0, braid_free(comm, in[0]));
+    RETURNS(0, braid_free(comm, job.out));
+    return 0;
+}
+
+static void direct_reads__of_a_pair(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, pair,
+              NULL);
+}
+
 static void direct_reads__are_used(void **state)
 {
     (void)state;
@@ -174,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(direct_reads__are_used),
+        cmocka_unit_test(direct_reads__of_a_pair),
         cmocka_unit_test(direct_reads__refused),
     };
 

@@ -142,16 +142,13 @@ static void takes__of_a_pair(void **state)
 {
     (void)state;
     locals[0].max_pair_bytes = 2u << 20;
-    locals[0].max_pair_copied_bytes = 1u << 19;
     for (int c = 0; c < BR_COLLECTIVES; c++) {
         struct br_operation op = make(0, (enum br_collective)c, 1u << 18, 0, 0);
 
         if (c == BR_REDUCE)
             op.count = 1536;
-        if (c == BR_ALLREDUCE || c == BR_REDUCE_SCATTER)
+        if (c == BR_ALLREDUCE || c == BR_REDUCE_SCATTER || c == BR_ALLGATHER || c == BR_ALLTOALL)
             op.count = 1u << 19;
-        if (c == BR_ALLGATHER || c == BR_ALLTOALL)
-            op.count = 1u << 17;
         if (c == BR_BARRIER || c == BR_SCAN || c == BR_EXSCAN)
             continue;
         assert_true(br_shm_executor_takes(&locals[0], &op));
@@ -193,7 +190,6 @@ static void set_limits__by_ranks_and_cores(void **state)
         assert_int_equal(shm.max_exchange_bytes, cases[i].exchange << 10);
         assert_int_equal(shm.max_copied_bytes, cases[i].others << 10);
         assert_int_equal(shm.max_pair_bytes, cases[i].pair << 10);
-        assert_int_equal(shm.max_pair_copied_bytes, cases[i].pair ? 128 << 10 : 0);
     }
     context = (struct br_context){.settings = context.settings, .gpus = true};
     shm.n = 2;
@@ -810,12 +806,11 @@ static void complete__in_chunks(void **state)
 }
 
 /* Of two ranks each writes where it has read; one round and many, one call behind the other. */
-static void complete__of_a_pair(void **state)
+static void check_pair(void)
 {
     static const size_t counts[] = {
         5, 100, 100, 99, 2000, 20000, BR_SHM_COLL_BYTES / 4, BR_SHM_COLL_BYTES / 4 + 1, LARGE, 700};
 
-    (void)state;
     for (size_t i = 0; i < 3 * sizeof counts / sizeof *counts; i++)
         for (int c = 0; c < BR_COLLECTIVES; c++) {
             struct br_operation ops[N];
@@ -831,6 +826,33 @@ static void complete__of_a_pair(void **state)
             check_large(ops, count);
             free_large(ops);
         }
+}
+
+static void complete__of_a_pair(void **state)
+{
+    (void)state;
+    check_pair();
+}
+
+/* What only copies asks first whether both have mapped memory: here neither has. */
+static void complete__of_a_pair_unmapped(void **state)
+{
+    struct br_context context = {0};
+    struct br_operation ops[N];
+    uint64_t epoch;
+
+    (void)state;
+    for (int r = 0; r < n_ranks; r++) {
+        locals[r].context = &context;
+        locals[r].max_pair_bytes = BR_SHM_PAIR_BYTES;
+    }
+    check_pair();
+    epoch = locals[0].epoch;
+    make_large(ops, BR_ALLGATHER, false, BR_SHM_COLL_BYTES / 2);
+    run_large(ops);
+    check_large(ops, BR_SHM_COLL_BYTES / 2);
+    free_large(ops);
+    assert_int_equal(locals[0].epoch, epoch + 3); /* the question and two chunks */
 }
 
 /* Each gives only what the other one needs. */
@@ -1209,6 +1231,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__of_a_pair, open_pair, close_segment),
+        cmocka_unit_test_setup_teardown(complete__of_a_pair_unmapped, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(publish__of_a_pair, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(complete__pair_does_not_split, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(step__urgent_overtakes_in_a_pair, open_pair, close_segment),
