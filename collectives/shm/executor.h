@@ -77,8 +77,8 @@ struct br_shm_executor {
     size_t split_bytes;        /* all-reduces from this size on are split (split.h) */
     size_t split_reduce_bytes; /* reduces */
     size_t cache_share; /* copies of operations with larger buffers go past the caches (copy.h) */
-    uint64_t epoch;            /* the round of the last operation that has published */
-    uint16_t check;            /* what this rank has published in it */
+    uint64_t epoch;     /* the round of the last operation that has published */
+    uint16_t check;     /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,
      * and how many elements of each block a round has, with BR_SHM_CHUNKS; has_read: what this rank
      * needs of the round is in the result; exchanges: what it gives lies in cells; reads: there is
