@@ -66,6 +66,7 @@ static bool tcp_poll_sent(struct br_tcp_device *device, struct br_tcp_link *link
                           const struct br_tcp_call *call)
 {
     if (call->result >= 0) {
+        br_tcp_behind_sent(&link->behind, (size_t)call->result, call->flags & MSG_MORE);
         br_stream_tx_advance(&link->tx, (size_t)call->result);
         if (link->tx.reported != link->tx.done)
             device->unreported = true;
@@ -94,7 +95,7 @@ static bool send_batch(struct br_tcp_device *device)
 }
 
 /* Adds a call for what is posted on a link; it may have been made already. */
-static void add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
+static struct br_tcp_call *add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
 {
     struct br_tcp_call *call = br_tcp_batch_send(batch, link, link->fd);
 
@@ -103,16 +104,39 @@ static void add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
     if (br_tcp_zero_copy_wants(&link->zero_copy, call->bytes))
         link->base.device->counters.system_calls +=
             br_tcp_zero_copy_send(&link->zero_copy, &link->tx, call, link->base.peer_name);
+    return call;
 }
 
 void br_tcp_send_link(struct br_tcp_link *link)
 {
     struct br_tcp_device *device = (struct br_tcp_device *)link->base.device;
+    struct br_tcp_call *call;
 
     if (!can_send(link))
         return;
-    add_send(&device->batch, link);
+    call = add_send(&device->batch, link);
+    if (!device->base.config->shared_cores || call->bytes > BR_TCP_AHEAD ||
+        !br_tcp_behind_streams(&link->behind, device->n_polls)) {
+        send_batch(device);
+        return;
+    }
+    call->flags = link->behind.is_behind ? MSG_MORE : 0;
     send_batch(device);
+    device->base.counters.system_calls += br_tcp_behind_check(&link->behind, link->fd);
+    device->keeps = device->keeps || link->behind.kept;
+}
+
+/* What links have kept for BR_TCP_KEPT_MOST leaves; before a sleep all of it. */
+static void tcp_poll_push_kept(struct br_tcp_device *device, uint64_t now)
+{
+    device->keeps = false;
+    for (int i = 0; i < device->n_open; i++) {
+        struct br_tcp_link *link = device->open[i];
+
+        if (link->state == BR_TCP_UP && link->behind.kept)
+            device->base.counters.system_calls += br_tcp_behind_push(&link->behind, link->fd, now);
+        device->keeps = device->keeps || link->behind.kept;
+    }
 }
 
 /* A call for each link that has something; true: ask again. */
@@ -446,6 +470,8 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     device->n_polls++;
     device->checked = false;
     send_pending(device);
+    if (device->keeps)
+        tcp_poll_push_kept(device, now);
     if (must_check_sockets(device)) {
         tcp_poll_check_sockets(device);
         if (now >= device->facts_due)
@@ -476,6 +502,8 @@ int br_tcp_arm(struct br_device *base)
     struct br_tcp_device *device = (struct br_tcp_device *)base;
     struct br_tcp_link *link = only_link(device);
 
+    if (device->keeps)
+        tcp_poll_push_kept(device, UINT64_MAX);
     device->watch_poll = device->n_polls;
     if (link && !link->watched) {
         if (br_tcp_link_watch(link))

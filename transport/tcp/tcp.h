@@ -10,6 +10,7 @@
 
 #include "base/pool.h"
 #include "transport/stream.h"
+#include "transport/tcp/behind.h"
 #include "transport/tcp_socket.h"
 #include "transport/tcp/uring_batch.h"
 #include "transport/tcp/zero_copy.h"
@@ -47,6 +48,7 @@ struct br_tcp_link {
      * is there. */
     uint8_t *ahead;
     uint32_t ahead_at, ahead_end;
+    struct br_tcp_behind behind;       /* Used where config->shared_cores. */
     struct br_tcp_zero_copy zero_copy; /* While it waits for ends, tx.held is set. */
 };
 
@@ -59,6 +61,7 @@ struct br_tcp_device {
     bool incoming;      /* A connection may wait to be accepted. */
     bool check_sockets; /* The next poll calls epoll. */
     bool checked;       /* The last poll has called it. */
+    bool keeps;         /* A link may keep bytes (behind.h). */
     bool unreported;    /* A link has sent frames that are to be reported as SENT. */
     uint32_t n_polls;
     uint32_t watch_poll; /* n_polls when epoll was last needed for the only link (note 2). */
