@@ -180,8 +180,8 @@ int braid_parameters_report(struct braid_parameters *parameters,
 /* Collective; between two iterations. Waits for what is under way, and frees; before
  * braid_finalize(). NULL is allowed. After a failure, or amidst an iteration (-EINVAL), it waits
  * for nobody and aborts the communicator. A rank that has begun an iteration in which another one
- * has no part any more fails with -ECONNRESET, and so does the other's free (-ECANCELED). Returns the
- * first error. */
+ * has no part any more fails with -ECONNRESET, and so does the other's free (-ECANCELED). Returns
+ * the first error. */
 int braid_parameters_free(struct braid_parameters *parameters);
 
 #ifdef __cplusplus

@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-/* cmake/python.cmake and cmake/torch.cmake say what was built, and with what; "": nothing, and why. */
+/* cmake/python.cmake and cmake/torch.cmake say what was built, and with what; "": nothing, and why.
+ */
 static const struct binding {
     const char *name, *built, *folder, *why_not;
 } table[] = {

@@ -79,8 +79,8 @@ static void failure__dead_peer_ends_all(void **state)
         call_destroy(&calls[i], &job);
 }
 
-/* The ranks disagree: in the count, in the reduction, in the collective, in the root; in their first
- * call, and in one after a call that both have made. */
+/* The ranks disagree: in the count, in the reduction, in the collective, in the root; in their
+ * first call, and in one after a call that both have made. */
 static void failure__ranks_disagree(void **state)
 {
     static const struct call pairs[][2] = {

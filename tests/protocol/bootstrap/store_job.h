@@ -21,8 +21,8 @@
 
 #define STORE_RANKS 8
 #define STORE_LONG  (20 * BR_SEC)
-/* ends in a timeout; time enough for ranks that come, and an eighth of it, for which a rank waits for
- * what the store says, also where one stands still for a moment */
+/* ends in a timeout; time enough for ranks that come, and an eighth of it, for which a rank waits
+ * for what the store says, also where one stands still for a moment */
 #define STORE_SHORT (6 * BR_SEC)
 
 struct store_rank {
