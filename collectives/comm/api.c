@@ -290,20 +290,36 @@ __attribute__((noinline)) static void api_run(struct br_operation *op)
     br_progress_run(op, 0, UINT64_MAX);
 }
 
-/* Nobody else hears of the operation: it needs no place in the pool. */
-static int api_call_blocking(struct braid_comm *comm, const char *name, const struct br_api_even *c,
-                             const struct call_bytes *bytes, const struct braid_options *options)
+/* Nobody else hears of the operation: it needs no place in the pool. small: BR_SMALL_BEGUN: it goes
+ * on with what has begun. */
+__attribute__((noinline)) static int api_call_operation(struct braid_comm *comm, const char *name,
+                                                        const struct br_api_even *c,
+                                                        const struct call_bytes *bytes,
+                                                        const struct braid_options *options,
+                                                        enum br_small small)
 {
     struct br_operation op;
     int rc;
 
     br_operation_init(&op, comm, comm->group);
     rc = api_fill(comm, name, c, bytes, options, &op);
-    if (rc)
+    if (small == BR_SMALL_BEGUN)
+        br_progress_small_go_on(comm, &op); /* rc is 0, as the job has no GPUs */
+    else if (rc)
         return rc;
-    if (!comm->shm || br_operation_is_staged(&op) || !br_progress_shm(comm, &op, NULL))
+    else if (!comm->shm || br_operation_is_staged(&op) || !br_progress_shm(comm, &op, NULL))
         api_run(&op);
     return br_operation_result(&op);
+}
+
+static int api_call_blocking(struct braid_comm *comm, const char *name, const struct br_api_even *c,
+                             const struct call_bytes *bytes, const struct braid_options *options)
+{
+    bool any = !options || !options->algorithm || !strcmp(options->algorithm, "auto");
+    enum br_small small = comm->shm && any ? br_progress_small(comm, c) : BR_SMALL_NOT_BEGUN;
+
+    return small == BR_SMALL_COMPLETE ? 0
+                                      : api_call_operation(comm, name, c, bytes, options, small);
 }
 
 static int api_make(struct braid_comm *comm, const char *name, const struct br_api_even *c,

@@ -21,6 +21,7 @@
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
 #include "collectives/shm/executor.h"
+#include "collectives/shm/small.h"
 #include "protocol/worker.h"
 
 /* After so long a wait for shared memory the core is given away, for BACK_OFF_NS at a time. */
@@ -191,10 +192,16 @@ __attribute__((noinline)) static void go_on_shm(struct braid_comm *comm, struct 
     snprintf(op->message, sizeof op->message, "%s", w->message);
 }
 
+/* Before others are served; 0: where ranks share cores, the core goes to another one first. */
+static uint32_t looks_before_pass(const struct br_context *context)
+{
+    return context->settings.oversubscribed ? 0 : LOOK - 1;
+}
+
 static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
                               struct br_going_on *going_on)
 {
-    uint32_t looks = 0, most = comm->context->settings.oversubscribed ? 0 : LOOK - 1;
+    uint32_t looks = 0, most = looks_before_pass(comm->context);
     int rc = 0;
 
     while (!rc && looks < most && !comm->shm->reads && !comm->shm->next) {
@@ -214,35 +221,29 @@ __attribute__((noinline)) static void progress_wait_overtaken(struct br_operatio
     br_progress_finish(op);
 }
 
-bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
+/* Under the lock: nothing that was called before is still to begin. */
+static bool progress_is_next(const struct braid_comm *comm)
 {
-    struct br_context *context = comm->context;
-    bool taken = false, queued = false, last;
+    const struct br_context *context = comm->context;
 
-    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) || !br_mutex_trylock(&context->lock))
-        return false;
-    op->sequence = comm->next_sequence;
-    if (!context->worker->failed && br_ring_idle(&context->submissions) &&
-        br_list_empty(&comm->deferred) && br_backlog_is_empty(&comm->backlog) &&
-        !(context->worker->config.trace && br_shm_executor_records(comm->shm, op)) &&
-        br_shm_executor_begin(comm->shm, op)) {
-        taken = true;
-        br_comm_next_sequence(comm);
-        op->order = context->next_order++;
-        progress_loop_shm(comm, op, going_on);
-        queued = atomic_load_explicit(&op->state, memory_order_relaxed) != BR_OPERATION_IDLE;
-        /* Under the lock nobody else writes it; the progress thread sees that somebody drives. */
-        atomic_store_explicit(&context->caller_waits,
-                              atomic_load_explicit(&context->caller_waits, memory_order_relaxed) +
-                                  1,
-                              memory_order_relaxed);
-        if (queued || (going_on && going_on->op))
-            ; /* it counts when it has ended */
-        else if (op->status)
-            comm->failed_operations++;
-        else
-            comm->operations++;
-    }
+    return !context->worker->failed && br_ring_idle(&context->submissions) &&
+           br_list_empty(&comm->deferred) && br_backlog_is_empty(&comm->backlog);
+}
+
+/* The progress thread sees that somebody drives. Under the lock nobody else writes it. */
+static void progress_count_wait(struct br_context *context)
+{
+    atomic_store_explicit(&context->caller_waits,
+                          atomic_load_explicit(&context->caller_waits, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* Releases the lock. In a loop of small collectives it is free too shortly for those who wait for
+ * it, so they have it before this returns. */
+static void progress_leave_shm(struct br_context *context)
+{
+    bool last;
+
     if (context->accesses_rest) {
         /* where collectives follow each other in their calls, the progress thread naps and nobody
          * else makes the pass that accesses wait for */
@@ -250,16 +251,83 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
     } else {
         br_progress_unlock(context);
     }
-    /* in a loop of small collectives the lock is free too shortly for those who wait for it */
     last = atomic_load(&context->last_waits);
     if (last || atomic_load(&context->lock_waiters))
         br_progress_let_in(context, last);
-    if (taken && going_on && going_on->op) { /* the progress thread has not heard of it */
+}
+
+/* op has ended on the short way or has left it; then it counts when it ends. Releases the lock. */
+static void progress_end_shm(struct braid_comm *comm, struct br_operation *op,
+                             const struct br_going_on *going_on)
+{
+    struct br_context *context = comm->context;
+    bool goes_on = going_on && going_on->op, /* as an operation of the pool */
+        queued = atomic_load_explicit(&op->state, memory_order_relaxed) != BR_OPERATION_IDLE;
+
+    progress_count_wait(context);
+    if (!queued && !goes_on) {
+        if (op->status)
+            comm->failed_operations++;
+        else
+            comm->operations++;
+    }
+    progress_leave_shm(context);
+    if (goes_on) { /* the progress thread has not heard of it */
         BR_DISABLE_CANCELLATION;
 
         br_progress_wake(context);
     }
     if (queued)
         progress_wait_overtaken(op);
-    return taken;
+}
+
+bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
+{
+    struct br_context *context = comm->context;
+
+    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) || !br_mutex_trylock(&context->lock))
+        return false;
+    op->sequence = comm->next_sequence;
+    if (!progress_is_next(comm) ||
+        (context->worker->config.trace && br_shm_executor_records(comm->shm, op)) ||
+        !br_shm_executor_begin(comm->shm, op)) {
+        progress_leave_shm(context);
+        return false;
+    }
+    br_comm_next_sequence(comm);
+    op->order = context->next_order++;
+    progress_loop_shm(comm, op, going_on);
+    progress_end_shm(comm, op, going_on);
+    return true;
+}
+
+enum br_small br_progress_small(struct braid_comm *comm, const struct br_api_even *call)
+{
+    struct br_context *context = comm->context;
+    struct br_shm_small small;
+    uint32_t looks = looks_before_pass(context);
+
+    if (!br_shm_small_takes(comm->shm, call, &small) || !br_mutex_trylock(&context->lock))
+        return BR_SMALL_NOT_BEGUN;
+    if (!progress_is_next(comm) || !br_shm_small_begin(comm->shm, &small, comm->next_sequence)) {
+        progress_leave_shm(context);
+        return BR_SMALL_NOT_BEGUN;
+    }
+    br_comm_next_sequence(comm);
+    context->next_order++;
+    if (!br_shm_small_complete(comm->shm, &small, looks ? looks : 1))
+        return BR_SMALL_BEGUN;
+    comm->operations++;
+    progress_count_wait(context);
+    progress_leave_shm(context);
+    return BR_SMALL_COMPLETE;
+}
+
+void br_progress_small_go_on(struct braid_comm *comm, struct br_operation *op)
+{
+    op->sequence = comm->next_sequence - 1;
+    op->order = comm->context->next_order - 1;
+    br_shm_small_go_on(comm->shm, op);
+    go_on_shm(comm, op, NULL, 0, looks_before_pass(comm->context));
+    progress_end_shm(comm, op, NULL);
 }

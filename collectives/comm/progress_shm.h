@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 struct braid_comm;
+struct br_api_even;
 struct br_operation;
 
 /* For a caller of br_progress_shm() that does not wait for longer than op->wait. */
@@ -24,5 +25,14 @@ struct br_going_on {
  * waits for as long as it takes. */
 bool br_progress_shm(struct braid_comm *comm, struct br_operation *op,
                      struct br_going_on *going_on);
+
+enum br_small { BR_SMALL_NOT_BEGUN, BR_SMALL_BEGUN, BR_SMALL_COMPLETE };
+
+/* Runs a call whose data fit into a slot of the shared segment (shm/small.h). comm->shm: not NULL.
+ * NOT_BEGUN: it is none, or that is not possible now. BEGUN: others are not as far yet, and the
+ * calling thread has the lock: it makes an operation of the call and gives that to
+ * br_progress_small_go_on(), which releases the lock. */
+enum br_small br_progress_small(struct braid_comm *comm, const struct br_api_even *call);
+void br_progress_small_go_on(struct braid_comm *comm, struct br_operation *op);
 
 #endif

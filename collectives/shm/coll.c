@@ -10,13 +10,11 @@
 
 #include "base/copy.h"
 #include "base/error.h"
-#include "base/prefetch.h"
 #include "transport/segment.h"
 
 #define HALF    BR_SHM_COLL_BYTES
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  2u /* of the segment: another number with each change */
-#define SOON    3u /* epochs ahead, of the slot whose line is taken back from its readers (note 6) */
+#define LAYOUT  3u /* of the segment: another number with each change */
 
 static size_t shm_coll_bytes(uint32_t ranks)
 {
@@ -161,21 +159,15 @@ static uint8_t *next_place(const struct br_shm_coll *coll, uint64_t epoch, size_
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes)
 {
-    struct br_shm_slot *slot = br_shm_coll_slot(coll, coll->rank, epoch);
-
     if (bytes > BR_SHM_COLL_SMALL) {
         if (data)
             br_copy(next_place(coll, epoch, bytes), data, bytes);
         coll->last = payload_start(coll, epoch, bytes);
         coll->end = coll->last + bytes;
-        slot->start = coll->last % PAYLOAD;
-    } else if (bytes) {
-        memcpy(slot->small, data, bytes);
+        br_shm_coll_slot(coll, coll->rank, epoch)->start = coll->last % PAYLOAD;
+        bytes = 0; /* beside the number */
     }
-    coll->starts[epoch % BR_SHM_COLL_DEPTH] = coll->last;
-    atomic_store_explicit(&slot->epoch, epoch << BR_SHM_COLL_CHECK_BITS | check,
-                          memory_order_release);
-    br_prefetch_to_write(br_shm_coll_slot(coll, coll->rank, epoch + SOON));
+    br_shm_coll_publish_small(coll, epoch, check, data, bytes);
 }
 
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch)

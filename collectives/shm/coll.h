@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/prefetch.h"
+
 /* Epochs of a rank that others may still have to read: a power of two. */
 #define BR_SHM_COLL_DEPTH 128u
 /* Bytes that one rank can publish in one epoch. Measured with bench/shm_coll, 2 ranks on 2 cores: 8
@@ -43,6 +45,8 @@ static_assert(BR_SHM_COLL_CELLS / (BR_SHM_COLL_RANKS - 1) >= BR_SHM_COLL_LINE,
               "each pair of ranks has a cell");
 #define BR_SHM_COLL_CHECK_BITS 16
 #define BR_SHM_COLL_APART      37u /* slots; odd, so each has its turn */
+/* epochs ahead, of the slot whose line is taken back from its readers (note 6) */
+#define BR_SHM_COLL_SOON 3u
 
 /* Numbers that all ranks read. */
 enum br_shm_coll_number {
@@ -151,6 +155,20 @@ static inline void br_shm_coll_learn(struct br_shm_coll *coll, uint64_t epoch)
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes);
 
+/* The same for up to BR_SHM_COLL_SMALL bytes. */
+static inline void br_shm_coll_publish_small(struct br_shm_coll *coll, uint64_t epoch,
+                                             uint16_t check, const void *data, size_t bytes)
+{
+    struct br_shm_slot *slot = br_shm_coll_slot(coll, coll->rank, epoch);
+
+    if (bytes)
+        memcpy(slot->small, data, bytes);
+    coll->starts[epoch % BR_SHM_COLL_DEPTH] = coll->last;
+    atomic_store_explicit(&slot->epoch, epoch << BR_SHM_COLL_CHECK_BITS | check,
+                          memory_order_release);
+    br_prefetch_to_write(br_shm_coll_slot(coll, coll->rank, epoch + BR_SHM_COLL_SOON));
+}
+
 /* Where BR_SHM_COLL_BYTES bytes of the next epoch go, which this rank may publish with as many. */
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch);
 
@@ -189,6 +207,14 @@ static inline bool br_shm_coll_ready(const struct br_shm_coll *coll, uint32_t ra
     return atomic_load_explicit(&br_shm_coll_slot(coll, rank, epoch)->epoch,
                                 memory_order_acquire) >>
            BR_SHM_COLL_CHECK_BITS >= epoch;
+}
+
+/* The same, and with this check. false: not yet, or with another one. */
+static inline bool br_shm_coll_published(const struct br_shm_coll *coll, uint32_t rank,
+                                         uint64_t epoch, uint16_t check)
+{
+    return atomic_load_explicit(&br_shm_coll_slot(coll, rank, epoch)->epoch,
+                                memory_order_acquire) == (epoch << BR_SHM_COLL_CHECK_BITS | check);
 }
 
 /* Returns the first epoch that `rank` has not published, or `end` if it has published all before

@@ -430,13 +430,6 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
         shm->max_reduce_bytes = of_each > BR_SHM_COPIED_BYTES ? of_each : BR_SHM_COPIED_BYTES;
 }
 
-/* ---- the executor ---------------------------------------------------------------------------- */
-
-static struct br_shm_executor *shm_of(const struct br_executor *executor)
-{
-    return br_container_of(executor, struct br_shm_executor, executor);
-}
-
 static size_t executor_limit(const struct br_shm_executor *shm, enum br_collective collective)
 {
     if (shm->max_pair_bytes && !br_collective_rooted(collective))
@@ -452,6 +445,25 @@ static size_t executor_limit(const struct br_shm_executor *shm, enum br_collecti
     default:
         return shm->max_copied_bytes;
     }
+}
+
+/* So that calls that need no operation are those that one would have brought here. Memory of GPUs
+ * is not looked for there. */
+static size_t executor_small_end(const struct br_shm_executor *shm)
+{
+    size_t most = BR_SHM_COLL_SMALL;
+
+    for (int c = 0; c < BR_COLLECTIVES; c++)
+        if (executor_limit(shm, (enum br_collective)c) < most)
+            most = executor_limit(shm, (enum br_collective)c);
+    return shm->context->gpus ? 0 : most + 1;
+}
+
+/* ---- the executor ---------------------------------------------------------------------------- */
+
+static struct br_shm_executor *shm_of(const struct br_executor *executor)
+{
+    return br_container_of(executor, struct br_shm_executor, executor);
 }
 
 bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op)
@@ -571,6 +583,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;
     br_shm_executor_set_limits(shm);
+    shm->small_end = executor_small_end(shm);
     shm->group = comm->group;
     br_list_push_back(&comm->context->executors, &shm->executor.node);
     comm->shm = shm;

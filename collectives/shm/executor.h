@@ -13,7 +13,7 @@
  * the order that rank 0 chooses (round.h). Ranks that call different operations notice by a digest
  * that is published with the data. A blocking
  * call with nothing before it takes a short way (br_shm_executor_begin()): no operation of the
- * pool, no queue, only the round.
+ * pool, no queue, only the round. The smallest need no operation at all (small.h).
  */
 #ifndef BR_COLLECTIVES_SHM_EXECUTOR_H
 #define BR_COLLECTIVES_SHM_EXECUTOR_H
@@ -73,7 +73,10 @@ struct br_shm_executor {
     uint32_t rank, n;
     /* that a rank gives: of all-reduces, of reduces, of alltoalls and scatters, of others */
     size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_copied_bytes;
-    size_t max_pair_bytes;     /* instead of those, if not 0: of what has no root */
+    size_t max_pair_bytes; /* instead of those, if not 0: of what has no root */
+    size_t small_end;      /* calls of fewer bytes need no operation (small.h) */
+    /* how long such a call waits before its first look, in parts of a pause (small.c) */
+    uint32_t small_wait[BR_COLLECTIVES];
     size_t split_bytes;        /* all-reduces from this size on are split (split.h) */
     size_t split_reduce_bytes; /* reduces */
     size_t cache_share; /* copies of operations with larger buffers go past the caches (copy.h) */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/copy.h"
-#include "base/digest.h"
 #include "base/error.h"
 #include "collectives/engine/blocks.h"
 #include "collectives/engine/call.h"
@@ -221,15 +220,15 @@ static void round_combine(const struct br_shm_executor *shm, const struct br_ope
     }
 }
 
-/* root counts where there is one, as elsewhere it is the same (0). */
+#define ON_GPU 0x100u /* behind the collectives */
+
 uint16_t br_shm_round_digest(const struct br_operation *op)
 {
-    uint64_t words[] = {(uint64_t)op->stays_on_gpu << 63 | (uint64_t)op->collective << 32 |
-                            (uint64_t)op->type,
-                        br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
-                        (uint64_t)op->root, op->sequence, op->count};
+    bool reduces = br_collective_reduces(op->collective);
 
-    return br_digest_short(words, sizeof words / sizeof *words);
+    return br_shm_call_digest((uint32_t)op->collective | (op->stays_on_gpu ? ON_GPU : 0),
+                              (uint32_t)op->type, reduces ? (uint32_t)op->reduction : 0,
+                              (uint32_t)op->root, op->sequence, op->count);
 }
 
 struct br_call br_shm_round_call(const struct br_operation *op)

@@ -33,7 +33,21 @@ static inline size_t br_shm_round_bytes(uint32_t n, const struct br_operation *o
 bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_operation *op,
                         uint32_t rank);
 
-/* What the ranks must agree on, in 16 bits that are published with the data, and in words. */
+/* What the ranks must agree on, in 16 bits that are published with the data. reduction: 0 of what
+ * does not reduce; root: 0 where there is none. It is part of the smallest calls, so it is a few
+ * multiplications by odd numbers that are otherwise of no meaning. */
+static inline uint16_t br_shm_call_digest(uint32_t collective, uint32_t type, uint32_t reduction,
+                                          uint32_t root, uint64_t sequence, uint64_t count)
+{
+    uint64_t digest = ((uint64_t)reduction << 32 | type << 16 | collective) * 0x9e3779b97f4a7c15u;
+
+    digest = (digest ^ digest >> 32 ^ root) * 0xd6e8feb86659fd93u;
+    digest = (digest ^ digest >> 32 ^ sequence) * 0x9e3779b97f4a7c15u;
+    digest = (digest ^ digest >> 32 ^ count) * 0xd6e8feb86659fd93u;
+    return (uint16_t)(digest >> 48);
+}
+
+/* The same of an operation, and in words. */
 uint16_t br_shm_round_digest(const struct br_operation *op);
 struct br_call br_shm_round_call(const struct br_operation *op);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks as threads on one shared segment call any mix of collectives, of any sizes, one behind the
- * other, and lose their cores between any two steps: all results are right. For the thread
- * sanitizer, too. */
+ * other, with an operation or, where they are small, without one, and lose their cores between any
+ * two steps: all results are right. For the thread sanitizer, too. */
 #include "collectives/shm/executor.h"
 #include "collectives/shm/round.h"
+#include "collectives/shm/small.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -17,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "collectives/comm/api.h"
 #include "collectives/engine/group.h"
 #include "collectives/schedule/schedule.h"
 
@@ -115,6 +117,27 @@ static void hold_up(struct br_random *random)
         sched_yield();
 }
 
+/* Begins a call, with an operation or without, of which other ranks may do the other. Returns
+ * whether it is complete. */
+static bool begin(struct rank *self, struct br_operation *op, struct br_random *random)
+{
+    struct br_api_even call = {op->collective, op->send,      op->recv, op->count,
+                               op->type,       op->reduction, op->root};
+    struct br_shm_small small;
+    uint32_t looks = 1 + (uint32_t)br_random_below(random, 3);
+
+    if (br_random_below(random, 3) && br_shm_small_takes(&self->shm, &call, &small) &&
+        br_shm_small_begin(&self->shm, &small, op->sequence)) {
+        hold_up(random);
+        if (br_shm_small_complete(&self->shm, &small, looks))
+            return true;
+        br_shm_small_go_on(&self->shm, op);
+    } else if (!br_shm_executor_begin(&self->shm, op)) {
+        wrong = "the segment is taken";
+    }
+    return false;
+}
+
 static void *run_rank(void *argument)
 {
     struct rank *self = argument;
@@ -129,9 +152,8 @@ static void *run_rank(void *argument)
         for (size_t i = 0; i < blocks * op.count; i++)
             ((int32_t *)op.send)[i] = (int32_t)value(self->shm.rank, sequence, i);
         hold_up(&random);
-        if (!br_shm_executor_begin(&self->shm, &op))
-            wrong = "the segment is taken";
-        while (!wrong && !(rc = br_shm_executor_complete(&self->shm, &op))) {
+        rc = begin(self, &op, &random);
+        while (!wrong && !rc && !(rc = br_shm_executor_complete(&self->shm, &op))) {
             /* else many who wait keep the few cores from those for whom they wait */
             if (++looks % 64)
                 sched_yield();
@@ -164,6 +186,7 @@ static void run_ranks(uint32_t n, size_t split_bytes, bool direct)
         shm->split_bytes = split_bytes;
         shm->split_reduce_bytes = n % 3 ? 4096 : SIZE_MAX;
         shm->cache_share = n % 2 ? SIZE_MAX : 40000;
+        shm->small_end = BR_SHM_COLL_SMALL + 1;
         shm->direct = (struct br_shm_direct){
             .allowed = direct, .token = 77 + r, .read_bytes = &ranks[r].read_bytes};
         br_list_init(&shm->queue);
