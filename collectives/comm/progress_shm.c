@@ -98,12 +98,14 @@ static void yield_in_round(struct br_context *context)
         br_progress_yielded(context, began, br_clock_now());
 }
 
-/* Is a pass due before op, which has more to do at once, goes on? Not between two rounds if nobody
- * is to be let in: with many ranks a pass, which looks at all of them, takes as long as a round. */
+/* Is a pass due before op, which has more to do at once, goes on? Behind each piece of a direct
+ * read, but between two rounds only if somebody is to be let in: with many ranks a pass, which
+ * looks at all of them, takes as long as a round. */
 static bool needs_pass(const struct br_context *context, const struct br_shm_executor *shm)
 {
-    return shm->reads && (shm->form == BR_SHM_OFFERS || atomic_load(&context->lock_waiters) ||
-                          !br_ring_idle(&context->submissions));
+    return shm->reads &&
+           (shm->form == BR_SHM_OFFERS || shm->form == BR_SHM_MAPPED ||
+            atomic_load(&context->lock_waiters) || !br_ring_idle(&context->submissions));
 }
 
 /* Asks the shared segment until op is complete, has been overtaken, or its caller does not wait any
@@ -132,8 +134,8 @@ static enum ending check_shm(struct braid_comm *comm, struct br_operation *op,
         }
         if (yield && !comm->shm->reads)
             yield_in_round(context);
-        if (++looks % (yield ? LOOK / 16 : LOOK) && !(yield && context->yields % YIELDS == 0) &&
-            !needs_pass(context, comm->shm))
+        if (++looks % (yield || comm->shm->reads ? LOOK / 16 : LOOK) &&
+            !(yield && context->yields % YIELDS == 0) && !needs_pass(context, comm->shm))
             continue;
         now = br_clock_now();
         if (!started) {

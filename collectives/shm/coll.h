@@ -84,6 +84,10 @@ static_assert(sizeof(struct br_shm_slot) == 2 * BR_SHM_COLL_LINE, "a slot has no
 
 struct br_shm_area {
     struct br_shm_slot slots[BR_SHM_COLL_DEPTH];
+    /* 1: an operation of this rank has ended with an error, so its buffers are its program's again;
+     * nothing that another rank reads in them from now on counts (mapped.h). For good, as the
+     * communicator has failed. */
+    _Alignas(BR_SHM_COLL_LINE) _Atomic uint32_t withdrawn;
     uint8_t notes[BR_SHM_COLL_DEPTH][BR_SHM_COLL_NOTE];
     _Alignas(BR_SHM_COLL_LINE) uint8_t payload[BR_SHM_COLL_PAYLOAD];
     /* one for each other rank, in the order of the ranks (note 13) */
@@ -261,6 +265,20 @@ static inline uint8_t *br_shm_coll_cell(const struct br_shm_coll *coll, uint32_t
     uint32_t at = swapped ? to : from, other = swapped ? from : to;
 
     return br_shm_coll_area(coll, at)->cells + (other - (other > at)) * coll->cell_bytes;
+}
+
+/* Before the error is told. */
+static inline void br_shm_coll_withdraw(struct br_shm_coll *coll)
+{
+    atomic_store_explicit(&br_shm_coll_area(coll, coll->rank)->withdrawn, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* before what the program writes there next */
+}
+
+/* Behind the reads that are not to count then. */
+static inline bool br_shm_coll_has_withdrawn(const struct br_shm_coll *coll, uint32_t rank)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&br_shm_coll_area(coll, rank)->withdrawn, memory_order_relaxed);
 }
 
 static inline bool br_shm_coll_gives_each(const struct br_shm_coll *coll)

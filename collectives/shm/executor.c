@@ -113,9 +113,16 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
     return rc;
 }
 
+/* Operations end with an error: whoever reads their buffers from now on notices. */
+static void executor_withdraw(struct br_shm_executor *shm)
+{
+    br_shm_coll_withdraw(&shm->coll);
+    br_shm_direct_withdraw(&shm->direct);
+}
+
 void br_shm_executor_give_up(struct br_shm_executor *shm)
 {
-    br_shm_direct_withdraw(&shm->direct);
+    executor_withdraw(shm);
     shm->busy = shm->published = false;
     shm->next = 0;
 }
@@ -182,7 +189,7 @@ static int executor_step(struct br_shm_executor *shm, struct br_operation *op, u
     /* After a failure br_shm_executor_fail() ends them all: none may get to the head and begin. */
     if (op->shm_role != BR_SHM_ROLE_COLLECTIVE)
         return shm->context->worker->failed ? 0 : shm->guest->ops->step(shm->guest, now);
-    /* Nobody overtakes it meanwhile: with GPUs no all-reduce lets others pass, as none here is
+    /* Nobody overtakes it meanwhile: with GPUs nothing lets others pass, as nothing here is
      * larger than a round (br_shm_executor_set_limits()). */
     if (!br_staging_shm_ready(op))
         return 0;
@@ -217,7 +224,7 @@ void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *t
 {
     struct br_operation *op;
 
-    br_shm_direct_withdraw(&shm->direct);
+    executor_withdraw(shm);
     while ((op = executor_head(shm)))
         if (op->shm_role == BR_SHM_ROLE_COLLECTIVE)
             executor_end(shm, op, status, text);

@@ -3,17 +3,17 @@
  * The executor for small collectives of ranks that share a host: one round (round.h) on the shared
  * segment (coll.h) instead of a schedule. Every rank publishes what it gives, waits for
  * what it needs, and reduces it in the order of ranks, so all have the same bits, in every
- * repetition. Larger ones take a round for each of their chunks; larger all-reduces of more than
- * two ranks are split (split.h); where each byte is read by one rank, ranks read each other's
- * memory (direct.h), two ranks also where it is mapped (mapped.h).
+ * repetition. Larger ones take a round for each of their chunks; larger all-reduces and reduces of
+ * more than two ranks are split (split.h); where each byte is read by one rank, ranks read each
+ * other's memory (direct.h), two ranks also where it is mapped (mapped.h).
  *
  * Whether an operation goes here follows from its arguments alone, so all ranks agree. Operations
- * take their rounds in the order of submission, but between two chunks of an all-reduce, and of
- * whatever has no root of two ranks, more urgent ones may overtake it and what waits behind it, in
- * the order that rank 0 chooses (round.h). Ranks that call different operations notice by a digest
- * that is published with the data. A blocking
- * call with nothing before it takes a short way (br_shm_executor_begin()): no operation of the
- * pool, no queue, only the round. The smallest need no operation at all (small.h).
+ * take their rounds in the order of submission, but between two chunks of an all-reduce or a
+ * reduce, and of whatever has no root of two ranks, more urgent ones may overtake it and what waits
+ * behind it, in the order that rank 0 chooses (round.h). Ranks that call different operations
+ * notice by a digest that is published with the data. A blocking call with nothing before it takes
+ * a short way (br_shm_executor_begin()): no operation of the pool, no queue, only the round. The
+ * smallest need no operation at all (small.h).
  */
 #ifndef BR_COLLECTIVES_SHM_EXECUTOR_H
 #define BR_COLLECTIVES_SHM_EXECUTOR_H
@@ -79,9 +79,9 @@ struct br_shm_executor {
     uint32_t small_wait[BR_COLLECTIVES];
     size_t split_bytes;        /* all-reduces from this size on are split (split.h) */
     size_t split_reduce_bytes; /* reduces */
-    size_t cache_share; /* copies of operations with larger buffers go past the caches (copy.h) */
-    uint64_t epoch;     /* the round of the last operation that has published */
-    uint16_t check;     /* what this rank has published in it */
+    size_t cache_share;        /* copies of larger all-gathers go past the caches (copy.h) */
+    uint64_t epoch;            /* the round of the last operation that has published */
+    uint16_t check;            /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,
      * and how many elements of each block a round has, with BR_SHM_CHUNKS; has_read: what this rank
      * needs of the round is in the result; exchanges: what it gives lies in cells; reads: there is

@@ -77,6 +77,10 @@ bool br_shm_mapped_read(struct br_shm_executor *shm, const struct br_operation *
         return true;
     }
     br_copy(out + !shm->rank * block + direct->bytes_done, there, bytes);
+    if (br_shm_coll_has_withdrawn(&shm->coll, !shm->rank)) {
+        direct->outcome = BR_SHM_BY_CHUNKS; /* in which it has no part, so the failure is seen */
+        return true;
+    }
     *direct->read_bytes += bytes;
     direct->bytes_done += bytes;
     if (direct->bytes_done < block)

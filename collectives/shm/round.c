@@ -461,7 +461,10 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
             return READS;
         return NEXT_ROUND;
     case BR_SHM_MAPPED:
-        if (br_shm_mapped_offered(shm) && !br_shm_mapped_read(shm, op))
+        /* asked once: what the other rank has published may change if it is not braid */
+        if (!shm->direct.bytes_done)
+            shm->direct.offered = br_shm_mapped_offered(shm);
+        if (shm->direct.offered && !br_shm_mapped_read(shm, op))
             return READS;
         return NEXT_ROUND;
     case BR_SHM_OUTCOMES:
@@ -477,7 +480,7 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
 
 static void round_go_on(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    if (shm->form == BR_SHM_OFFERS || (shm->form == BR_SHM_MAPPED && br_shm_mapped_offered(shm)))
+    if (shm->form == BR_SHM_OFFERS || (shm->form == BR_SHM_MAPPED && shm->direct.offered))
         shm->form = BR_SHM_OUTCOMES;
     else if (shm->form == BR_SHM_OUTCOMES || shm->form == BR_SHM_MAPPED) /* a rank cannot read */
         shm->form = BR_SHM_CHUNKS;

@@ -31,10 +31,10 @@ bool br_shm_small_takes(const struct br_shm_executor *shm, const struct br_api_e
     small->block = block;
     small->own = mine ? shm->rank * block : 0;
     small->theirs = shm->n == 2 ? 0 : small->own;
-    small->send = call->send;
-    if (mine && shm->n == 2)
-        small->send += !shm->rank * block; /* the other one's */
     small->bytes = (from_root && !is_root) || (to_root && is_root) ? 0 : bytes;
+    small->send = call->send;
+    if (small->bytes && mine && shm->n == 2)
+        small->send += !shm->rank * block; /* the other one's */
     small->first = from_root ? (uint32_t)call->root : 0;
     small->end = from_root ? small->first + 1 : to_root && !is_root ? 0 : shm->n;
     return true;

@@ -18,7 +18,7 @@ struct br_api_even;
 /* A call, which has been checked, and what follows from it. */
 struct br_shm_small {
     const struct br_api_even *call;
-    const uint8_t *send; /* what this rank gives begins here; NULL: it gives nothing */
+    const uint8_t *send; /* what this rank gives begins here, if bytes is not 0 */
     size_t bytes;        /* that it gives */
     size_t block;        /* bytes of a block */
     /* Where the block that counts for this rank begins in what another one has published and in

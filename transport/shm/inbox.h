@@ -27,7 +27,7 @@
 #define BR_INBOX_MAX_MESSAGE (1u << 20)
 #define BR_SHM_SEGMENTS      128 /* announced on one link in one direction, at most */
 
-/* Where the payload of a DATA frame is. */
+/* Where the payload of a frame is. */
 enum br_inbox_source {
     BR_SOURCE_NONE,    /* MESSAGE: in the buffer of its ticket */
     BR_SOURCE_SEGMENT, /* at `address` of the writer's segment `segment_id`, announced as number

@@ -149,6 +149,7 @@ struct br_shm_link {
     uint32_t in_position, return_position;
     struct br_shm_message *messages; /* [in.message_buffers] */
     uint32_t n_held;                 /* of these */
+    uint32_t n_brought;              /* of the held ones: in buffers of our tickets */
     uint32_t kept; /* 1 + ticket that is not returned yet (inbox.h, note 7); 0: none */
     struct br_shm_arriving arriving;
     struct br_shm_mapping *segments[BR_SHM_SEGMENTS];

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/error.h"
 #include "transport/shm/link.h"
 
@@ -25,20 +26,38 @@ static void shm_receive_owe(struct br_shm_link *link, enum br_inbox_sleep whom)
 static void shm_receive_hold(struct br_shm_link *link, struct br_shm_message *message)
 {
     message->held = true;
-    if (++link->n_held > link->in.message_buffers / 2 && link->kept) {
+    if (++link->n_held >= link->in.message_buffers / 2 && link->kept) {
         shm_receive_return_ticket(link, link->kept - 1);
         shm_receive_owe(link, BR_STARVED);
         link->kept = 0;
     }
 }
 
-/* The message's payload in the buffer of our ticket, which the peer brings back; NULL: forged. */
+/* As many held messages may lie in buffers of our tickets: what the program does not receive must
+ * not take from us what we send with (inbox.h, note 7). */
+static uint32_t most_brought(const struct br_shm_link *link)
+{
+    return link->out.message_buffers / 16;
+}
+
+/* The message's payload in the buffer of our ticket, which the peer brings back, or, where too many
+ * lie in such, in that of its own; NULL: forged. */
 static const uint8_t *shm_receive_brought(struct br_shm_link *link, struct br_shm_message *message,
                                           uint32_t ticket, uint32_t length)
 {
     if (ticket >= link->out.message_buffers || link->message_out[ticket] != BR_TICKET_OUT ||
         length > link->out.message_bytes)
         return NULL;
+    if (link->n_brought >= most_brought(link)) {
+        uint8_t *own = br_inbox_message(&link->in, (uint32_t)(message - link->messages));
+
+        br_copy(own, br_inbox_message(&link->out, ticket), length);
+        link->base.device->counters.rx_copied_bytes += length;
+        link->message_out[ticket] = BR_TICKET_FREE;
+        link->free_messages[link->n_free_messages++] = (uint16_t)ticket;
+        return own;
+    }
+    link->n_brought++;
     link->message_out[ticket] = BR_TICKET_BROUGHT;
     message->brings = (uint16_t)(ticket + 1);
     return br_inbox_message(&link->out, ticket);
@@ -218,6 +237,7 @@ static void release_message(struct br_shm_link *link, struct br_shm_message *mes
     message->held = false;
     link->n_held--;
     if (message->brings) {
+        link->n_brought--;
         link->message_out[message->brings - 1] = BR_TICKET_FREE;
         link->free_messages[link->n_free_messages++] = (uint16_t)(message->brings - 1);
     } else if (message->fills && link->n_held < link->in.message_buffers / 2) {

@@ -7,14 +7,15 @@
  * (MSG_MORE) until it acknowledges the ones before cost less and arrive together.
  *
  * 1. The peer is behind while neither of the last two sends that were not kept is acknowledged: two
- *    segments with PSH, so the kernel acknowledges them when the peer has read them, and does not
+ *    segments, so the kernel acknowledges them when the peer has read them, and does not
  *    wait for the timer of delayed ACKs.
  * 2. TCP_NODELAY is set, so the next ACK sends all that is kept. Whether one is to come is asked
  *    behind each kept send: if both segments have been acknowledged meanwhile, the kept bytes are
  *    pushed at once.
  * 3. Should the ACK be late all the same (two segments may become one while the peer's kernel
- *    holds the socket), a poll pushes what has been kept for BR_TCP_KEPT_MOST, and nobody falls
- *    asleep before it has left.
+ *    holds the socket), a poll pushes what has been kept for BR_TCP_KEPT_MOST since the first poll
+ *    that has seen it. Whoever arms the device to sleep pushes all of it, and nothing is kept while
+ *    it is armed. While the progress thread naps (2 ms) nobody may poll.
  * 4. A rank that has waited since its last small send is no stream of calls: nothing is asked or
  *    kept then, as the peers of a barrier have read.
  */

@@ -115,7 +115,7 @@ void br_tcp_send_link(struct br_tcp_link *link)
     if (!can_send(link))
         return;
     call = add_send(&device->batch, link);
-    if (!device->base.config->shared_cores || call->bytes > BR_TCP_AHEAD ||
+    if (!device->base.config->shared_cores || device->armed || call->bytes > BR_TCP_AHEAD ||
         !br_tcp_behind_streams(&link->behind, device->n_polls)) {
         send_batch(device);
         return;
@@ -133,8 +133,9 @@ static void tcp_poll_push_kept(struct br_tcp_device *device, uint64_t now)
     for (int i = 0; i < device->n_open; i++) {
         struct br_tcp_link *link = device->open[i];
 
-        if (link->state == BR_TCP_UP && link->behind.kept)
-            device->base.counters.system_calls += br_tcp_behind_push(&link->behind, link->fd, now);
+        if (link->state != BR_TCP_UP || !link->behind.kept)
+            continue;
+        device->base.counters.system_calls += br_tcp_behind_push(&link->behind, link->fd, now);
         device->keeps = device->keeps || link->behind.kept;
     }
 }
@@ -467,6 +468,7 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     int room;
 
     base->unsent = false;
+    device->armed = false;
     device->n_polls++;
     device->checked = false;
     send_pending(device);
@@ -518,5 +520,6 @@ int br_tcp_arm(struct br_device *base)
         if (has_work(device->busy[i]))
             return -EAGAIN;
     device->check_sockets = true; /* what woke us stands in epoll */
+    device->armed = true;
     return device->epoll_fd;
 }

@@ -62,6 +62,7 @@ struct br_tcp_device {
     bool check_sockets; /* The next poll calls epoll. */
     bool checked;       /* The last poll has called it. */
     bool keeps;         /* A link may keep bytes (behind.h). */
+    bool armed;         /* No poll since arm(): somebody may sleep, who would push nothing. */
     bool unreported;    /* A link has sent frames that are to be reported as SENT. */
     uint32_t n_polls;
     uint32_t watch_poll; /* n_polls when epoll was last needed for the only link (note 2). */

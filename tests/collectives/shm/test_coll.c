@@ -323,6 +323,20 @@ static void exchange__nobody_overtakes_a_reader(void **state)
 }
 
 /* An untrue place of another rank's part: nothing outside of its payload is read. */
+static void withdraw__is_seen_by_others(void **state)
+{
+    struct br_shm_coll a, b;
+
+    (void)state;
+    open_two(&a, &b);
+    assert_false(br_shm_coll_has_withdrawn(&b, 0));
+    br_shm_coll_withdraw(&a);
+    assert_true(br_shm_coll_has_withdrawn(&b, 0));
+    assert_false(br_shm_coll_has_withdrawn(&a, 1));
+    br_shm_coll_close(&a);
+    br_shm_coll_close(&b);
+}
+
 static void data__of_an_untrue_place(void **state)
 {
     static const uint64_t untrue[] = {BR_SHM_COLL_PAYLOAD - 999, BR_SHM_COLL_PAYLOAD,
@@ -351,6 +365,7 @@ int main(void)
         cmocka_unit_test(may_publish__until_the_bytes_are_full),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),
         cmocka_unit_test(exchange__nobody_overtakes_a_reader),
+        cmocka_unit_test(withdraw__is_seen_by_others),
         cmocka_unit_test(data__of_an_untrue_place),
     };
 

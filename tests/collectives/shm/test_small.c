@@ -91,6 +91,16 @@ static void takes__what_fits_a_slot(void **state)
     assert_false(takes(call_of(BR_BARRIER, NULL, 0)));
 }
 
+/* Who gives nothing need not have anything: UBSan sees an offset from NULL. */
+static void takes__nothing_to_give(void **state)
+{
+    (void)state;
+    shms[0].n = 2;
+    assert_true(takes(call_of(BR_SCATTER, NULL, 2)));
+    assert_true(takes(call_of(BR_ALLTOALL, NULL, 0)));
+    shms[0].n = RANKS;
+}
+
 static void begin__what_was_called_before_is_first(void **state)
 {
     struct br_api_even call = call_of(BR_BARRIER, NULL, 0);
@@ -227,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(takes__what_fits_a_slot),
+        TEST(takes__nothing_to_give),
         TEST(begin__what_was_called_before_is_first),
         TEST(begin__needs_room),
         TEST(complete__an_operation_goes_on),

@@ -192,6 +192,30 @@ static void message__none_is_kept_while_many_are_held(void **state)
     post_message(&pair->a, NULL, &payload, sizeof payload, 0); /* the 16th of 16 */
 }
 
+/* What a program does not receive takes no tickets from it: it may have to send first. */
+static void message__held_answers_leave_tickets(void **state)
+{
+    struct pair *pair = *state;
+    struct br_event held[14];
+    uint64_t payload;
+
+    for (uint64_t i = 0; i < 14; i++) {
+        payload = i;
+        post_message(&pair->a, NULL, &payload, sizeof payload, 0);
+        receive_and_release(&pair->b);
+        payload = 100 + i;
+        post_message(&pair->b, NULL, &payload, sizeof payload, 0);
+        held[i] = await(&pair->a, NULL, BR_EVENT_MESSAGE);
+    }
+    assert_int_equal(inside(&pair->a)->n_free_messages, 15);
+    for (uint64_t i = 0; i < 14; i++) {
+        memcpy(&payload, held[i].payload, sizeof payload);
+        assert_int_equal(payload, 100 + i);
+        ops->release(pair->a.device, pair->a.link, held[i].buffer);
+    }
+    assert_int_equal(inside(&pair->a)->n_free_messages, 16);
+}
+
 static void post__full_then_goes_on(void **state)
 {
     struct pair *pair = *state;
@@ -429,6 +453,7 @@ int main(void)
         PAIR(message__both_ways),
         PAIR(message__answer_lies_where_the_question_did),
         PAIR(message__none_is_kept_while_many_are_held),
+        PAIR(message__held_answers_leave_tickets),
         PAIR(post__full_then_goes_on),
         PAIR(hostile__message_too_long),
         PAIR(hostile__message_ticket),
