@@ -412,9 +412,8 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     size_t block = br_shm_round_block_bytes(op), /* and the most of it that one round has */
         most = exchanges ? shm->coll.cell_bytes
                          : BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective);
-    bool reduce = op->collective == BR_REDUCE,
-         split = shm->n > 2 && (op->collective == BR_ALLREDUCE || reduce) &&
-                 (block > most || block >= (reduce ? shm->split_reduce_bytes : shm->split_bytes));
+    bool may_split = shm->n > 2 && (op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE);
+    bool split = (may_split && block > most) || br_shm_round_splits(shm, op->collective, block);
 
     shm->form = BR_SHM_CHUNKS;
     shm->exchanges = exchanges;

@@ -29,6 +29,14 @@ static inline size_t br_shm_round_bytes(uint32_t n, const struct br_operation *o
     return br_shm_round_block_bytes(op) * br_shm_round_blocks(n, op->collective);
 }
 
+/* Is an operation of a block of so many bytes split (split.h) that fits into one round as well? */
+static inline bool br_shm_round_splits(const struct br_shm_executor *shm,
+                                       enum br_collective collective, size_t block)
+{
+    return shm->n > 2 && ((collective == BR_ALLREDUCE && block >= shm->split_bytes) ||
+                          (collective == BR_REDUCE && block >= shm->split_reduce_bytes));
+}
+
 /* Does this rank need what `rank` publishes? */
 bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_operation *op,
                         uint32_t rank);

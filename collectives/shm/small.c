@@ -23,9 +23,7 @@ bool br_shm_small_takes(const struct br_shm_executor *shm, const struct br_api_e
            bytes = block * br_shm_round_blocks(shm->n, collective);
 
     if (bytes >= shm->small_end || collective == BR_SCAN || collective == BR_EXSCAN ||
-        call->reduction >= BRAID_REDUCTION_USER ||
-        (shm->n > 2 && ((collective == BR_ALLREDUCE && block >= shm->split_bytes) ||
-                        (collective == BR_REDUCE && block >= shm->split_reduce_bytes))))
+        call->reduction >= BRAID_REDUCTION_USER || br_shm_round_splits(shm, collective, block))
         return false;
     small->call = call;
     small->block = block;
