@@ -176,6 +176,59 @@ static void messages__small_ones_of_a_host(void **state)
               small_ones, NULL);
 }
 
+/* 60 answers wait at rank 0, which sends on and waits for that before it receives them: what waits
+ * must not take from it what it sends with. */
+static int answers_wait_once(struct braid_comm *comm)
+{
+    enum { ANSWERS = 60, MORE = 20, BYTES = 200 };
+    static uint8_t out[ANSWERS + MORE][BYTES], in[BYTES];
+    struct braid_options question = {.tag = 1}, answer = {.tag = 2}, more = {.tag = 3},
+                         last = {.tag = 4};
+    struct braid_op *ops[MORE];
+    int rank = braid_rank(comm);
+
+    for (uint64_t i = 0; i < ANSWERS; i++) {
+        fill(out[i], BYTES, i + 1000 * (uint64_t)rank);
+        if (rank)
+            RETURNS(0, braid_recv(comm, in, BYTES, 0, &question, NULL));
+        RETURNS(0, braid_send(comm, out[i], BYTES, 1 - rank, rank ? &answer : &question, NULL));
+        CHECK(!rank || is_filled(in, BYTES, i), "question %d", (int)i);
+    }
+    for (uint64_t i = 0; !rank && i < MORE; i++) {
+        fill(out[ANSWERS + i], BYTES, ANSWERS + i);
+        RETURNS(0, braid_send(comm, out[ANSWERS + i], BYTES, 1, i == MORE - 1 ? &last : &more,
+                              &ops[i]));
+    }
+    for (uint64_t i = 0; !rank && i < MORE; i++)
+        RETURNS(0, braid_wait(ops[i], -1));
+    for (uint64_t i = 0; !rank && i < ANSWERS; i++) {
+        RETURNS(0, braid_recv(comm, in, BYTES, 1, &answer, NULL));
+        CHECK(is_filled(in, BYTES, i + 1000), "answer %d", (int)i);
+    }
+    for (uint64_t i = 0; rank && i < MORE; i++) { /* the last one first */
+        uint64_t which = ANSWERS + (i ? i - 1 : MORE - 1);
+
+        RETURNS(0, braid_recv(comm, in, BYTES, 0, i ? &more : &last, NULL));
+        CHECK(is_filled(in, BYTES, which), "message %d", (int)which);
+    }
+    return 0;
+}
+
+/* It depends on who is faster. */
+static int answers_wait(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    for (int i = 0; i < 10; i++)
+        RETURNS(0, answers_wait_once(comm));
+    return 0;
+}
+
+static void messages__answers_wait(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 2, answers_wait);
+}
+
 static int other_size(struct braid_comm *comm, void *context)
 {
     static uint8_t data[100000];
@@ -449,6 +502,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages__all_sizes),
         cmocka_unit_test(messages__tags_and_order),
+        cmocka_unit_test(messages__answers_wait),
         cmocka_unit_test(messages__other_size),
         cmocka_unit_test(messages__small_ones_of_a_host),
         cmocka_unit_test(onesided__put_and_get),
