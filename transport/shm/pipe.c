@@ -10,8 +10,8 @@
 #define RING_SHIFT (BR_PIPE_BITS + 1)
 /* An end that owns more gives back the coldest (note 3). */
 #define MOST (BR_PIPE_BUFFERS + BR_PIPE_BUFFERS / 4)
-/* One in so many is a fresh one, as long as there are such (note 4). */
-#define FRESH 8
+/* As long as there are fresh ones, so many are taken before the next one of those (note 4). */
+#define FRESH 8u
 
 void br_pipe_init(struct br_pipe *pipe, struct br_inbox *in, struct br_inbox *out)
 {
@@ -54,7 +54,7 @@ bool br_pipe_has_room(const struct br_pipe *pipe)
 
 int br_pipe_take(struct br_pipe *pipe, bool avoid_fresh, bool *fresh)
 {
-    bool grow = pipe->fresh && pipe->filled % FRESH == 0 && !avoid_fresh;
+    bool grow = pipe->fresh && pipe->filled - pipe->grown >= FRESH && !avoid_fresh;
 
     if (pipe->coldest == pipe->warmest)
         pipe_take_back(pipe);
@@ -63,6 +63,7 @@ int br_pipe_take(struct br_pipe *pipe, bool avoid_fresh, bool *fresh)
     if (!pipe->fresh)
         return -EAGAIN;
     *fresh = true;
+    pipe->grown = pipe->filled;
     return (int)--pipe->fresh;
 }
 

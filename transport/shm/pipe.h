@@ -26,6 +26,7 @@ struct br_pipe {
     uint8_t warm[2 * BR_PIPE_BUFFERS];
     uint32_t coldest, warmest;
     uint32_t fresh; /* The first so many of `out` have never been written. */
+    uint32_t grown; /* `filled` when the last one of those was taken */
     /* Positions in the rings of the inboxes: of the next buffer to hand over and to be handed, to
      * give back and to get back. */
     uint32_t filled, arrived, given, returned;

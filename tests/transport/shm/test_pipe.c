@@ -95,6 +95,25 @@ static void keep__is_written_next(void **state)
     }
 }
 
+/* All buffers come into use, though what is measured, which takes no fresh one, comes in step with
+ * what could take one: frames of two buffers each, every fourth of which is measured. */
+static void take__uses_all_buffers(void **state)
+{
+    struct ends *ends = *state;
+
+    for (uint64_t frame = 0; frame < 20ull * BR_PIPE_BUFFERS; frame++)
+        for (int half = 0; half < 2; half++) {
+            bool fresh = false;
+            int number = br_pipe_take(&ends->a, frame % 4 == 0, &fresh);
+
+            assert_true(number >= 0);
+            memcpy(br_pipe_buffer(&ends->a, (uint32_t)number), &frame, sizeof frame);
+            br_pipe_hand_over(&ends->a, (uint32_t)number);
+            assert_non_null(get(&ends->b, frame));
+        }
+    assert_int_equal(ends->a.fresh, 0);
+}
+
 /* In one direction the writer is never left without. */
 static void keep__gives_back(void **state)
 {
@@ -169,10 +188,8 @@ int main(void)
 {
 #define ENDS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        ENDS(keep__is_written_next),
-        ENDS(keep__gives_back),
-        ENDS(pipe__any_order),
-        ENDS(take__forged),
+        ENDS(keep__is_written_next), ENDS(take__uses_all_buffers), ENDS(keep__gives_back),
+        ENDS(pipe__any_order),       ENDS(take__forged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
