@@ -6,7 +6,7 @@
  *    Tickets of messages come back lazily: while half of them are free, the returns are not even
  *    looked at, so that a ping-pong touches one cache line each way.
  * 2. Payload of a message is copied here into the peer's message area, or into a buffer of ours
- * that the peer has read last (inbox.h, note 7), so its SENT is due at once.
+ *    that the peer has read last (inbox.h, note 7), so its SENT is due at once.
  * 3. Payload of a DATA frame in a segment is only described. Other payload goes through the pipe,
  *    as much as fits at once and the rest when the peer has made room, and is counted as copied. Or
  *    the peer reads it from where it lies: which of the two, ways.c knows. What the kernel does not

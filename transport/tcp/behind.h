@@ -7,8 +7,8 @@
  * (MSG_MORE) until it acknowledges the ones before cost less and arrive together.
  *
  * 1. The peer is behind while neither of the last two sends that were not kept is acknowledged: two
- *    segments, so the kernel acknowledges them when the peer has read them, and does not
- *    wait for the timer of delayed ACKs.
+ *    segments, so the kernel acknowledges them when the peer has read them, and does not wait for
+ *    the timer of delayed ACKs.
  * 2. TCP_NODELAY is set, so the next ACK sends all that is kept. Whether one is to come is asked
  *    behind each kept send: if both segments have been acknowledged meanwhile, the kept bytes are
  *    pushed at once.
