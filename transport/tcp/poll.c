@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tcp back end does in a poll: send, look who is ready, accept, receive, report. */
+/* A poll of the tcp back end: send (send.c), look who is ready, accept, receive, report. */
 #include "transport/tcp/tcp.h"
 
 #include <errno.h>
@@ -13,8 +13,6 @@
 /* Polls without a need of epoll after which the only link leaves it: some 0.1 ms of waiting, so
  * that it costs little beside a sleep, which brings the link back. */
 #define WATCH_POLLS 256
-/* Of payload, of one link and poll: half of it and 128 bytes more, 2 MiB take a third longer. */
-#define SEND_BYTES (1u << 20)
 /* Of one call, so that a large frame does not keep the others waiting. */
 #define RECEIVE_BYTES (256u << 10)
 #define ROUNDS        16 /* of receives in one poll */
@@ -44,12 +42,6 @@ static struct br_tcp_link *round_robin(const struct br_tcp_device *device, int k
     return device->busy[i < device->n_busy ? i : i - device->n_busy];
 }
 
-static bool can_send(const struct br_tcp_link *link)
-{
-    return link->state == BR_TCP_UP && link->writable && !link->send_error &&
-           link->tx.sent != link->tx.posted;
-}
-
 static bool has_ahead(const struct br_tcp_link *link)
 {
     return link->ahead != NULL;
@@ -59,109 +51,6 @@ static bool can_receive(const struct br_tcp_link *link)
 {
     return link->state == BR_TCP_UP && link->reported && (link->readable || has_ahead(link)) &&
            !link->starved;
-}
-
-/* true: ask again (br_stream_tx_gather). */
-static bool tcp_poll_sent(struct br_tcp_device *device, struct br_tcp_link *link,
-                          const struct br_tcp_call *call)
-{
-    if (call->result >= 0) {
-        br_tcp_behind_sent(&link->behind, (size_t)call->result, call->flags & MSG_MORE);
-        br_stream_tx_advance(&link->tx, (size_t)call->result);
-        if (link->tx.reported != link->tx.done)
-            device->unreported = true;
-        if ((size_t)call->result < call->bytes)
-            link->writable = false;
-    } else if (call->result == -EAGAIN) {
-        link->writable = false;
-    } else if (call->result != -EINTR) {
-        link->send_error = (int)call->result;
-        link->readable = link->hung_up = true;
-    }
-    return call->bytes <= BR_STREAM_LITTLE && can_send(link);
-}
-
-/* true: ask again. */
-static bool send_batch(struct br_tcp_device *device)
-{
-    struct br_tcp_batch *batch = &device->batch;
-    bool again = false;
-
-    device->base.counters.system_calls += br_tcp_batch_run(batch);
-    for (int i = 0; i < batch->n; i++)
-        again = tcp_poll_sent(device, batch->calls[i].owner, &batch->calls[i]) || again;
-    batch->n = 0;
-    return again;
-}
-
-/* Adds a call for what is posted on a link; it may have been made already. */
-static struct br_tcp_call *add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
-{
-    struct br_tcp_call *call = br_tcp_batch_send(batch, link, link->fd);
-
-    call->msg.msg_iovlen =
-        (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS, SEND_BYTES, &call->bytes);
-    if (br_tcp_zero_copy_wants(&link->zero_copy, call->bytes))
-        link->base.device->counters.system_calls +=
-            br_tcp_zero_copy_send(&link->zero_copy, &link->tx, call, link->base.peer_name);
-    return call;
-}
-
-void br_tcp_send_link(struct br_tcp_link *link)
-{
-    struct br_tcp_device *device = (struct br_tcp_device *)link->base.device;
-    struct br_tcp_call *call;
-
-    if (!can_send(link))
-        return;
-    call = add_send(&device->batch, link);
-    if (!device->base.config->shared_cores || device->armed || call->bytes > BR_TCP_AHEAD ||
-        !br_tcp_behind_streams(&link->behind, device->n_polls)) {
-        send_batch(device);
-        return;
-    }
-    call->flags = link->behind.is_behind ? MSG_MORE : 0;
-    send_batch(device);
-    device->base.counters.system_calls += br_tcp_behind_check(&link->behind, link->fd);
-    device->keeps = device->keeps || link->behind.kept;
-}
-
-/* What links have kept for BR_TCP_KEPT_MOST leaves; before a sleep all of it. */
-static void tcp_poll_push_kept(struct br_tcp_device *device, uint64_t now)
-{
-    device->keeps = false;
-    for (int i = 0; i < device->n_open; i++) {
-        struct br_tcp_link *link = device->open[i];
-
-        if (link->state != BR_TCP_UP || !link->behind.kept)
-            continue;
-        device->base.counters.system_calls += br_tcp_behind_push(&link->behind, link->fd, now);
-        device->keeps = device->keeps || link->behind.kept;
-    }
-}
-
-/* A call for each link that has something; true: ask again. */
-static bool send_round(struct br_tcp_device *device)
-{
-    struct br_tcp_batch *batch = &device->batch;
-    bool again = false;
-
-    for (int i = 0; i < device->n_busy; i++) {
-        if (!can_send(device->busy[i]))
-            continue;
-        add_send(batch, device->busy[i]);
-        if (br_tcp_batch_full(batch))
-            again = send_batch(device) || again;
-    }
-    if (batch->n)
-        again = send_batch(device) || again;
-    return again;
-}
-
-static void send_pending(struct br_tcp_device *device)
-{
-    while (send_round(device))
-        ;
 }
 
 /* The connection is up, or not. */
@@ -458,7 +347,7 @@ static bool has_work(const struct br_tcp_link *link)
         return true;
     if (link->state != BR_TCP_UP)
         return false;
-    return can_send(link) || can_receive(link) || link->tx.done != link->tx.reported;
+    return br_tcp_can_send(link) || can_receive(link) || link->tx.done != link->tx.reported;
 }
 
 int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
@@ -471,14 +360,14 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     device->armed = false;
     device->n_polls++;
     device->checked = false;
-    send_pending(device);
+    br_tcp_send_pending(device);
     if (device->keeps)
-        tcp_poll_push_kept(device, now);
+        br_tcp_push_kept(device, now);
     if (must_check_sockets(device)) {
         tcp_poll_check_sockets(device);
         if (now >= device->facts_due)
             ask_for_facts(device, now);
-        send_pending(device);
+        br_tcp_send_pending(device);
     }
     tcp_poll_accept_links(device, &report);
     device->first = device->n_busy ? (int)(device->n_polls % (uint32_t)device->n_busy) : 0;
@@ -505,7 +394,7 @@ int br_tcp_arm(struct br_device *base)
     struct br_tcp_link *link = only_link(device);
 
     if (device->keeps)
-        tcp_poll_push_kept(device, UINT64_MAX);
+        br_tcp_push_kept(device, UINT64_MAX);
     device->watch_poll = device->n_polls;
     if (link && !link->watched) {
         if (br_tcp_link_watch(link))

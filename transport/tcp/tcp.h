@@ -128,8 +128,22 @@ static inline void br_tcp_link_drop_ahead(struct br_tcp_device *device, struct b
 /* Reads which zero-copy sends have ended, if the link waits for any. */
 void br_tcp_link_read_ends(struct br_tcp_link *link);
 
-/* poll.c. Sends what is posted on a link, as much as one call and the socket take. */
+/* Has something been posted on a link that its socket may take? */
+static inline bool br_tcp_can_send(const struct br_tcp_link *link)
+{
+    return link->state == BR_TCP_UP && link->writable && !link->send_error &&
+           link->tx.sent != link->tx.posted;
+}
+
+/* send.c. Sends what is posted on a link, as much as one call and the socket take; where ranks
+ * share cores, the kernel may keep it (behind.h). */
 void br_tcp_send_link(struct br_tcp_link *link);
+/* Sends what is posted on all links, as much as the sockets take. */
+void br_tcp_send_pending(struct br_tcp_device *device);
+/* Pushes what links have kept for BR_TCP_KEPT_MOST. now: of the poll; UINT64_MAX: all that is
+ * kept. */
+void br_tcp_push_kept(struct br_tcp_device *device, uint64_t now);
+
 /* poll.c: functions of br_transport_ops. */
 int br_tcp_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
 int br_tcp_arm(struct br_device *device);
