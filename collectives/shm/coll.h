@@ -85,8 +85,8 @@ static_assert(sizeof(struct br_shm_slot) == 2 * BR_SHM_COLL_LINE, "a slot has no
 struct br_shm_area {
     struct br_shm_slot slots[BR_SHM_COLL_DEPTH];
     /* 1: an operation of this rank has ended with an error, so its buffers are its program's again;
-     * nothing that another rank reads in them from now on counts (mapped.h). For good, as the
-     * communicator has failed. */
+     * nothing that another rank reads in them from now on counts (direct.h, mapped.h). For good, as
+     * the communicator has failed. */
     _Alignas(BR_SHM_COLL_LINE) _Atomic uint32_t withdrawn;
     uint8_t notes[BR_SHM_COLL_DEPTH][BR_SHM_COLL_NOTE];
     _Alignas(BR_SHM_COLL_LINE) uint8_t payload[BR_SHM_COLL_PAYLOAD];

@@ -15,8 +15,7 @@
 /* What is read in one call, under the context's lock: 0.1 to 0.3 ms. */
 #define TURN_BYTES ((size_t)1 << 20)
 
-/* false: the process has withdrawn the offer, too, or has another number in this rank's namespace.
- */
+/* false: the process has another number in this rank's namespace, too. */
 static bool direct_copy(const struct br_shm_offer *offer, uint64_t address, void *out, size_t bytes)
 {
     return br_process_read((pid_t)offer->process, address, out, bytes, offer->token_address,
@@ -110,7 +109,8 @@ bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *
 
         if (!offer->address)
             direct->outcome = BR_SHM_IN_PLACE;
-        else if (rank != coll->rank && !direct_copy(offer, offer->address + from, out, bytes))
+        else if (rank != coll->rank && (!direct_copy(offer, offer->address + from, out, bytes) ||
+                                        br_shm_coll_has_withdrawn(coll, rank)))
             direct->outcome = BR_SHM_REFUSED;
         else if (rank == coll->rank && out != (const uint8_t *)op->send + from)
             br_copy(out, (const uint8_t *)op->send + from, bytes);

@@ -9,7 +9,6 @@
 #ifndef BR_COLLECTIVES_SHM_DIRECT_H
 #define BR_COLLECTIVES_SHM_DIRECT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,9 +26,8 @@ enum br_shm_outcome { BR_SHM_READ, BR_SHM_BY_CHUNKS, BR_SHM_IN_PLACE, BR_SHM_REF
 
 /* Of one rank, for as long as it has the segment. */
 struct br_shm_direct {
-    bool allowed; /* all ranks agree: rank 0 has found it so, and no rank was refused since */
-    /* a reader compares it: the process is the one that has published, and its call goes on */
-    _Atomic uint64_t token;
+    bool allowed;   /* all ranks agree: rank 0 has found it so, and no rank was refused since */
+    uint64_t token; /* random: a reader compares it, so the process is the one that has published */
     /* of the operation: how many of the ranks that it reads from are done with, bytes of the next
      * one's block that have been read, and how it goes */
     uint32_t ranks_done;
@@ -74,14 +72,6 @@ bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *
 /* The operation has ended well, and `gather` is not empty: the root learns what its way has cost.
  */
 void br_shm_direct_ended(struct br_shm_direct *direct, const struct br_operation *op);
-
-/* The operation ends with an error, and its buffer becomes the program's again: whoever reads it
- * from now on is refused. Before the error is told. */
-static inline void br_shm_direct_withdraw(struct br_shm_direct *direct)
-{
-    atomic_fetch_add(&direct->token, 1);
-    atomic_thread_fence(memory_order_seq_cst); /* before what the program writes there next */
-}
 
 /* All ranks have published the second round, in `epoch`. Returns whether all have read what they
  * need; if the kernel has refused one, no more is read directly. */

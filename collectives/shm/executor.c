@@ -113,16 +113,9 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
     return rc;
 }
 
-/* Operations end with an error: whoever reads their buffers from now on notices. */
-static void executor_withdraw(struct br_shm_executor *shm)
-{
-    br_shm_coll_withdraw(&shm->coll);
-    br_shm_direct_withdraw(&shm->direct);
-}
-
 void br_shm_executor_give_up(struct br_shm_executor *shm)
 {
-    executor_withdraw(shm);
+    br_shm_coll_withdraw(&shm->coll);
     shm->busy = shm->published = false;
     shm->next = 0;
 }
@@ -224,7 +217,7 @@ void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *t
 {
     struct br_operation *op;
 
-    executor_withdraw(shm);
+    br_shm_coll_withdraw(&shm->coll);
     while ((op = executor_head(shm)))
         if (op->shm_role == BR_SHM_ROLE_COLLECTIVE)
             executor_end(shm, op, status, text);
