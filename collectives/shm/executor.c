@@ -8,11 +8,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/copy.h"
 #include "base/error.h"
 #include "collectives/engine/blocks.h"
-#include "collectives/engine/call.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/engine/engine.h"
@@ -24,9 +22,6 @@
 #include "collectives/shm/split.h"
 #include "collectives/stats/tracing.h"
 #include "transport/shm/shm.h"
-
-#define PATIENCE  (100 * BR_MS) /* then an operation tells those that it waits for */
-#define SAY_AGAIN BR_SEC
 
 /* ---- sharing --------------------------------------------------------------------------------- */
 
@@ -148,12 +143,6 @@ void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op
     executor_expect(shm, op);
 }
 
-static struct br_operation *executor_head(const struct br_shm_executor *shm)
-{
-    return br_list_empty(&shm->queue) ? NULL
-                                      : br_container_of(shm->queue.next, struct br_operation, node);
-}
-
 void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op)
 {
     br_list_remove(&op->node);
@@ -203,11 +192,11 @@ int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now)
     struct br_operation *op;
     int n = 0, rc;
 
-    for (; !shm->busy && (op = executor_head(shm)); n++) {
+    for (; !shm->busy && (op = br_shm_executor_head(shm)); n++) {
         rc = executor_step(shm, op, now);
         if (rc < 0)
             return rc;
-        if (!rc && op == executor_head(shm))
+        if (!rc && op == br_shm_executor_head(shm))
             return n + shm->reads;
     }
     return n;
@@ -218,182 +207,14 @@ void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *t
     struct br_operation *op;
 
     br_shm_coll_withdraw(&shm->coll);
-    while ((op = executor_head(shm)))
+    while ((op = br_shm_executor_head(shm)))
         if (op->shm_role == BR_SHM_ROLE_COLLECTIVE)
             executor_end(shm, op, status, text);
         else
             shm->guest->ops->step(shm->guest, now); /* it sees that the worker has failed */
 }
 
-/* The rank that is furthest behind, without which there is no room to publish; -1: none is. */
-static int executor_behind(const struct br_shm_executor *shm)
-{
-    uint64_t first = shm->epoch + 1;
-    int behind = -1;
-
-    for (uint32_t r = 0; r < shm->n; r++) {
-        uint64_t missing = br_shm_coll_missing(&shm->coll, r, first);
-
-        if (missing < first) {
-            first = missing;
-            behind = (int)r;
-        }
-    }
-    return behind;
-}
-
-int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_operation *op)
-{
-    const struct br_operation *first = op ? op : executor_head(shm);
-
-    if (!first)
-        return -1;
-    return shm->published ? br_shm_round_waits_for(shm, first) : executor_behind(shm);
-}
-
-/* An operation of this rank, by one of its rounds that not all ranks have published. */
-struct begun {
-    const struct br_group *group;
-    uint64_t sequence;
-    uint16_t check;
-    struct br_call call;
-};
-
-static struct begun executor_begun(const struct br_shm_executor *shm, uint64_t epoch)
-{
-    struct begun begun = {.group = shm->rounds_of[epoch % BR_SHM_COLL_DEPTH].group,
-                          .sequence = shm->rounds_of[epoch % BR_SHM_COLL_DEPTH].sequence,
-                          .check = br_shm_coll_check(&shm->coll, shm->rank, epoch)};
-
-    memcpy(&begun.call, br_shm_coll_description(&shm->coll, shm->rank, epoch), sizeof begun.call);
-    return begun;
-}
-
-void br_shm_executor_report(struct br_shm_executor *shm)
-{
-    if (shm->reported + BR_SHM_COLL_DEPTH < shm->epoch)
-        shm->reported = shm->epoch - BR_SHM_COLL_DEPTH; /* what is older, all have published */
-    while (shm->reported < shm->epoch) {
-        struct begun begun = executor_begun(shm, ++shm->reported);
-
-        if (shm->reported > shm->coll.floor || begun.group != shm->group)
-            br_worker_begins(shm->context->worker, begun.group->number, begun.sequence, begun.check,
-                             &begun.call);
-    }
-}
-
-const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
-                                        const struct br_operation *op, char *text, size_t bytes)
-{
-    const struct br_operation *first = shm->busy ? NULL : executor_head(shm);
-    int rank =
-        shm->published ? br_shm_round_waits_for(shm, first ? first : op) : executor_behind(shm);
-    char name[80];
-
-    if (first && first->shm_role != BR_SHM_ROLE_COLLECTIVE &&
-        shm->guest->ops->waits_for(shm->guest, op, text, bytes))
-        return text;
-    if (first && first != op && first->order > op->order)
-        snprintf(text, bytes, "more urgent operations");
-    else if (first && br_staging_shm_gpu(first))
-        snprintf(text, bytes, "copies of GPU %d", br_staging_shm_gpu(first) - 1);
-    else if (rank >= 0)
-        snprintf(text, bytes, "%s (level 0, device shm0)",
-                 br_group_name_rank(shm->group, rank, name, sizeof name));
-    else
-        snprintf(text, bytes, "operations submitted before it");
-    return text;
-}
-
-struct br_operation *br_shm_executor_overdue(struct br_shm_executor *shm, uint64_t now)
-{
-    uint64_t next = UINT64_MAX;
-
-    if (now < shm->next_deadline)
-        return NULL;
-    br_list_for_each (node, &shm->queue) {
-        struct br_operation *op = br_container_of(node, struct br_operation, node);
-
-        if (op->deadline <= now)
-            return op;
-        if (op->deadline < next)
-            next = op->deadline;
-    }
-    shm->next_deadline = next;
-    return NULL;
-}
-
-/* ---- waiting --------------------------------------------------------------------------------- */
-
-static void executor_fail_overdue(const struct br_shm_executor *shm, const struct br_operation *op)
-{
-    char text[240], waited[120];
-
-    snprintf(text, sizeof text, "%s of %zu elements missed its deadline of %llu ms: waits for %s",
-             br_collective_name(op->collective), op->count,
-             (unsigned long long)(op->timeout / BR_MS),
-             br_shm_executor_name_waited(shm, op, waited, sizeof waited));
-    br_worker_fail(shm->context->worker, ETIMEDOUT, text);
-}
-
-/* A rank that has left the job published all that it was to publish in shared memory before it said
- * so: waiting for more is in vain. op: as br_shm_executor_missing() has it. */
-static void executor_fail_departed(const struct br_shm_executor *shm, const struct br_operation *op)
-{
-    struct br_worker *w = shm->context->worker;
-    int rank = br_shm_executor_missing(shm, op);
-    char text[240], name[80];
-
-    if (rank < 0 || w->peers[br_group_in_job(shm->group, rank)].state != BR_PEER_LEFT ||
-        br_shm_executor_missing(shm, op) != rank) /* it has published just before it left */
-        return;
-    if (!op)
-        op = executor_head(shm);
-    snprintf(text, sizeof text,
-             "%s has left the job (braid_finalize), but %s of %zu elements waits for it",
-             br_group_name_rank(shm->group, rank, name, sizeof name),
-             br_collective_name(op->collective), op->count);
-    br_worker_fail(w, ECONNRESET, text);
-}
-
-void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op, uint64_t now)
-{
-    const struct br_operation *first = op ? op : executor_head(shm), *overdue;
-    struct br_worker *w = shm->context->worker;
-    struct br_call call;
-
-    overdue = op && op->deadline <= now ? op : br_shm_executor_overdue(shm, now);
-    if (overdue)
-        executor_fail_overdue(shm, overdue);
-    executor_fail_departed(shm, op);
-    if (!first || first->shm_role == BR_SHM_ROLE_ENGINE)
-        return;
-    call = br_shm_round_call(first);
-    if (shm->watched_sequence != first->sequence + 1) {
-        br_shm_executor_report(shm);
-        br_worker_begins(w, first->group->number, first->sequence, br_shm_round_digest(first),
-                         &call);
-        shm->watched_sequence = first->sequence + 1;
-        shm->notify_at = now + PATIENCE;
-    }
-    if (shm->published && br_shm_round_check(shm, first, false)) {
-        br_worker_fail(w, EPROTO, br_error_message());
-        return;
-    }
-    if (now < shm->notify_at)
-        return;
-    shm->notify_at = now + SAY_AGAIN;
-    for (uint32_t r = 0; r < shm->n; r++) {
-        uint64_t missing = br_shm_coll_missing(&shm->coll, r, shm->epoch + 1);
-        struct begun begun;
-
-        if (missing > shm->epoch || (shm->published && !br_shm_round_needs(shm, first, r)))
-            continue;
-        begun = executor_begun(shm, missing); /* what that rank, which is behind, is to call next */
-        br_worker_waits_for(w, br_group_in_job(shm->group, (int)r), begun.group->number,
-                            begun.sequence, begun.check, &begun.call);
-    }
-}
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 /* What the user says holds for all collectives; and memory of GPUs is copied as a whole before and
  * after, which is good for small ones only. */
@@ -528,7 +349,7 @@ static int shm_step(struct br_executor *executor, uint64_t now)
  * be younger than what it has overtaken, but none of them gets to the engine. */
 static uint64_t shm_oldest(const struct br_executor *executor)
 {
-    const struct br_operation *first = executor_head(shm_of(executor));
+    const struct br_operation *first = br_shm_executor_head(shm_of(executor));
 
     return first ? first->order : UINT64_MAX;
 }

@@ -143,8 +143,12 @@ void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op
 int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now);
 /* Ends all operations in the queue with this status and message. */
 void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text, uint64_t now);
-/* An operation in the queue whose deadline has passed; NULL: there is none. */
-struct br_operation *br_shm_executor_overdue(struct br_shm_executor *shm, uint64_t now);
+/* The one that has the turn, unless an operation is on the short way; NULL: the queue is empty. */
+static inline struct br_operation *br_shm_executor_head(const struct br_shm_executor *shm)
+{
+    return br_list_empty(&shm->queue) ? NULL
+                                      : br_container_of(shm->queue.next, struct br_operation, node);
+}
 /* For the guest: takes its operation, the head, off the queue. */
 void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op);
 
@@ -162,6 +166,11 @@ static inline bool br_shm_executor_is_overtaken(const struct br_shm_executor *sh
  * queue from now on, or if it is overtaken behind another one. */
 void br_shm_executor_give_up(struct br_shm_executor *shm);
 void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op);
+
+/* ---- watch.c --------------------------------------------------------------------------------- */
+
+/* An operation in the queue whose deadline has passed; NULL: there is none. */
+struct br_operation *br_shm_executor_overdue(struct br_shm_executor *shm, uint64_t now);
 /* The lowest rank that has not published what op, on the short way, or (NULL) the head of the queue
  * needs; -1: there is none. */
 int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_operation *op);
