@@ -98,14 +98,43 @@ static void yield_in_round(struct br_context *context)
         br_progress_yielded(context, began, br_clock_now());
 }
 
-/* Is a pass due before op, which has more to do at once, goes on? Behind each piece of a direct
- * read, but between two rounds only if somebody is to be let in: with many ranks a pass, which
- * looks at all of them, takes as long as a round. */
-static bool needs_pass(const struct br_context *context, const struct br_shm_executor *shm)
+/* Is a pass due, after so many looks? While op has more to do at once, also behind each piece of a
+ * direct read, but between two rounds only if somebody is to be let in: with many ranks a pass,
+ * which looks at all of them, takes as long as a round. */
+static bool pass_is_due(const struct br_context *context, const struct br_shm_executor *shm,
+                        uint32_t looks, bool yield)
 {
+    if (looks % (yield || shm->reads ? LOOK / 16 : LOOK) == 0 ||
+        (yield && context->yields % YIELDS == 0))
+        return true;
     return shm->reads &&
            (shm->form == BR_SHM_OFFERS || shm->form == BR_SHM_MAPPED ||
             atomic_load(&context->lock_waiters) || !br_ring_idle(&context->submissions));
+}
+
+/* Before the first pass: most operations end without a look at the devices. */
+static void begin_waiting(struct braid_comm *comm, struct br_operation *op, uint64_t now)
+{
+    progress_count(comm, op, now);
+    atomic_fetch_add(&comm->context->callers, 1);
+    br_progress_disarm(comm->context);
+}
+
+/* Serves everything else, and looks at deadlines. waited: by op's caller, ns. */
+static void make_pass(struct braid_comm *comm, const struct br_operation *op, uint64_t now,
+                      uint64_t waited)
+{
+    struct br_context *context = comm->context;
+
+    br_progress_once(context, now);
+    br_completion_tell(context, true);
+    br_shm_executor_watch(comm->shm, op, now);
+    if (waited > BACK_OFF_AFTER && !comm->shm->reads) {
+        br_progress_yield(context, BACK_OFF_NS);
+        br_contention_slept(&context->settings.contention, now, br_clock_now());
+    } else {
+        br_progress_yield(context, 0);
+    }
 }
 
 /* Asks the shared segment until op is complete, has been overtaken, or its caller does not wait any
@@ -134,29 +163,17 @@ static enum ending check_shm(struct braid_comm *comm, struct br_operation *op,
         }
         if (yield && !comm->shm->reads)
             yield_in_round(context);
-        if (++looks % (yield || comm->shm->reads ? LOOK / 16 : LOOK) &&
-            !(yield && context->yields % YIELDS == 0) && !needs_pass(context, comm->shm))
+        if (!pass_is_due(context, comm->shm, ++looks, yield))
             continue;
         now = br_clock_now();
         if (!started) {
             started = now;
-            progress_count(comm, op, now);
-            atomic_fetch_add(&context->callers, 1);
-            /* not before: most operations end without a look at the devices */
-            br_progress_disarm(context);
+            begin_waiting(comm, op, now);
         }
         yield = context->settings.oversubscribed || now - started > BR_YIELD_AFTER;
         if (yield)
             br_cpu_affinity_take(&context->settings.cpu_affinity, now);
-        br_progress_once(context, now);
-        br_completion_tell(context, true);
-        br_shm_executor_watch(comm->shm, op, now);
-        if (now - started > BACK_OFF_AFTER && !comm->shm->reads) {
-            br_progress_yield(context, BACK_OFF_NS);
-            br_contention_slept(&context->settings.contention, now, br_clock_now());
-        } else {
-            br_progress_yield(context, 0);
-        }
+        make_pass(comm, op, now, now - started);
         if (going_on && now - started > op->wait && !context->worker->failed &&
             progress_replace(op, going_on, now - started)) {
             ending = LEAVES;
