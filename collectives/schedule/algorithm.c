@@ -26,8 +26,8 @@ static const struct {
     uint32_t collectives;
 } algorithms[BR_ALGORITHMS] = {
     [BR_FLAT] = {"flat", ROOTED | SPREAD | BIT(BR_ALLREDUCE) | BIT(BR_BARRIER)},
-    [BR_TREE] = {"tree",
-                 ROOTED | SPREAD | BIT(BR_ALLGATHER) | BIT(BR_REDUCE_SCATTER) | BIT(BR_BARRIER)},
+    [BR_TREE] = {"tree", ROOTED | SPREAD | BIT(BR_ALLGATHER) | BIT(BR_REDUCE_SCATTER) |
+                             BIT(BR_BARRIER) | BIT(BR_ALLTOALL)},
     [BR_CHAIN] = {"chain", ROOTED | SCANS},
     [BR_BINARY_TREE] = {"binary_tree", ROOTED | BIT(BR_ALLREDUCE)},
     [BR_DOUBLE_TREE] = {"double_tree", ROOTED | BIT(BR_ALLREDUCE)},
@@ -160,6 +160,24 @@ static int algorithm_check_hosts(const struct br_schedule_request *request)
     return 0;
 }
 
+/* Of an alltoall a tree packs the blocks of a subtree for all ranks. */
+static uint64_t algorithm_tree_packed(const struct br_schedule_request *request)
+{
+    uint64_t packed = br_tree_packed(BR_TREE_BINOMIAL, &request->shape, request->n);
+
+    return request->collective == BR_ALLTOALL ? packed * request->n : packed;
+}
+
+static int algorithm_check_packed(const struct br_schedule_request *request)
+{
+    if (request->algorithm == BR_TREE && request->collective == BR_ALLTOALL &&
+        algorithm_tree_packed(request) > BR_BUILDER_PACKED_MAX)
+        return br_error(EINVAL,
+                        "a tree has too many blocks in a message of an alltoall of %u ranks",
+                        request->n);
+    return 0;
+}
+
 static int algorithm_check_request(const struct br_schedule_request *request)
 {
     struct br_shape shape;
@@ -182,9 +200,13 @@ static int algorithm_check_request(const struct br_schedule_request *request)
         return algorithm_check_hosts(request);
     if (br_algorithm_shape(request, &shape))
         return br_shape_check(&shape, request->collective, request->n);
-    if (br_algorithm_digits(request->algorithm) && request->shape.n_dimensions > 0)
-        return check_digits(request);
-    return 0;
+    if (br_algorithm_digits(request->algorithm) && request->shape.n_dimensions > 0) {
+        int rc = check_digits(request);
+
+        if (rc)
+            return rc;
+    }
+    return algorithm_check_packed(request);
 }
 
 int br_algorithm_check(const struct br_schedule_request *request)
@@ -235,8 +257,8 @@ uint32_t br_algorithm_packed(const struct br_schedule_request *request)
         return br_shape_packed(&shape, request->n);
     if (request->algorithm == BR_BRUCK)
         return br_bruck_packed(&request->shape, request->n);
-    if (request->algorithm == BR_TREE && (BIT(request->collective) & SPREAD))
-        return br_tree_packed(BR_TREE_BINOMIAL, &request->shape, request->n);
+    if (request->algorithm == BR_TREE && (BIT(request->collective) & (SPREAD | BIT(BR_ALLTOALL))))
+        return (uint32_t)algorithm_tree_packed(request);
     if (request->algorithm == BR_TREE && request->packed)
         return request->n;
     return 1;

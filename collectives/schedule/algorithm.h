@@ -13,8 +13,8 @@
 
 enum br_algorithm {
     BR_FLAT, /* allreduce, barrier, and where there is a root: all at once in one step */
-    /* barrier, and where there is a root: binomial tree; digit by digit where the request has a
-       shape */
+    /* barrier, allgather, reduce-scatter, alltoall, and where there is a root: binomial tree; digit
+       by digit where the request has a shape */
     BR_TREE,
     BR_CHAIN, /* broadcast, reduce, scans: through all ranks in turn, pipelined by fragments */
     BR_BINARY_TREE, /* allreduce, broadcast, reduce: binary tree, pipelined by fragments */

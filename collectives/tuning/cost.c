@@ -295,6 +295,14 @@ static bool is_one_message(const struct br_cost_problem *p)
     return p->request->packed || !br_collective_by_blocks(p->request->collective);
 }
 
+/* Are blocks copied so that those of a subtree follow each other? At a root, of an alltoall on the
+ * way down. */
+static bool copies_packed(const struct br_cost_problem *p)
+{
+    return br_collective_rooted(p->request->collective) ||
+           (p->request->collective == BR_ALLTOALL && !p->to_root);
+}
+
 /* The messages of a subtree double from round to round. */
 static void add_packed_tree(struct br_cost_problem *p)
 {
@@ -307,7 +315,7 @@ static void add_packed_tree(struct br_cost_problem *p)
         br_cost_add_rounds(p, 1 + (others - blocks) / (2 * blocks), true, blocks, messages,
                            together / messages * p->bytes, 0);
     }
-    if (br_collective_rooted(p->request->collective))
+    if (copies_packed(p))
         add_copies(p, others * p->bytes);
 }
 
@@ -384,7 +392,7 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
         if (bruck)
             add_copies(p, (stage->size - 1) * bytes);
     }
-    if (bruck || (packed && br_collective_rooted(p->request->collective)))
+    if (bruck || (packed && copies_packed(p)))
         add_copies(p, n * p->bytes);
 }
 
@@ -461,8 +469,10 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
     bool scan = request->collective == BR_SCAN || request->collective == BR_EXSCAN;
     /* of a tree: do the messages of this direction hold the blocks of a subtree each? */
     bool packed =
-        p->to_root ? request->collective == BR_GATHER || request->collective == BR_ALLGATHER
-                   : request->collective == BR_SCATTER || request->collective == BR_REDUCE_SCATTER;
+        request->collective == BR_ALLTOALL ||
+        (p->to_root
+             ? request->collective == BR_GATHER || request->collective == BR_ALLGATHER
+             : request->collective == BR_SCATTER || request->collective == BR_REDUCE_SCATTER);
     double sum = scan || request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ||
                  (request->collective == BR_REDUCE_SCATTER && p->to_root);
     struct br_shape shape;
@@ -499,21 +509,23 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
 }
 
 /* Up a tree to rank 0 and down again: a barrier, and with blocks of all ranks an allgather, which
- * brings all of them down, and a reduce-scatter, which brings all of them up. */
+ * brings all of them down, a reduce-scatter, which brings all of them up, and an alltoall, which
+ * brings as many from each rank and to each. */
 static void add_up_and_down(struct br_cost_problem *p)
 {
     double n = p->request->n, block = p->bytes, cpu;
+    enum br_collective collective = p->request->collective;
     struct br_port_load up;
 
     p->to_root = true;
-    if (p->request->collective == BR_REDUCE_SCATTER)
+    if (collective == BR_REDUCE_SCATTER || collective == BR_ALLTOALL)
         p->bytes = n * block;
     tuning_cost_add_messages(p);
     up = p->load;
     cpu = p->cpu;
     br_cost_reset_rate(p);
     p->to_root = false;
-    p->bytes = p->request->collective == BR_ALLGATHER ? n * block : block;
+    p->bytes = collective == BR_ALLGATHER || collective == BR_ALLTOALL ? n * block : block;
     tuning_cost_add_messages(p);
     p->bytes = block;
     br_port_load_sum(&p->load, &up);
@@ -526,7 +538,8 @@ static void add_algorithm(struct br_cost_problem *p)
 
     p->to_root = collective == BR_REDUCE || collective == BR_GATHER;
     if ((collective == BR_BARRIER && p->request->algorithm != BR_DISSEMINATION) ||
-        (p->request->algorithm == BR_TREE && br_collective_by_blocks(collective)))
+        (p->request->algorithm == BR_TREE &&
+         (br_collective_by_blocks(collective) || collective == BR_ALLTOALL)))
         add_up_and_down(p);
     else
         tuning_cost_add_messages(p);

@@ -100,7 +100,7 @@ static const struct {
      {"ring", "direct", "halving", "flat", "tree", "chain", "binary_tree", "double_tree"},
      false},
     {BR_REDUCE, {"ring", "direct", "flat", "tree", "chain", "binary_tree", "double_tree"}, false},
-    {BR_ALLTOALL, {"direct", "bruck"}, false},
+    {BR_ALLTOALL, {"direct", "bruck", "tree"}, false},
     {BR_GATHER, {"flat", "tree"}, false},
     {BR_SCATTER, {"flat", "tree"}, false},
     {BR_BARRIER, {"dissemination", "flat", "tree"}, false},

@@ -346,6 +346,35 @@ static void tree_reduce_scatter(const struct family *f, struct br_span *sources)
         send_runs(f, f->children[i], f->children[i], size_of(f, f->children[i]));
 }
 
+/* The root is rank 0. Row r of what a rank has is what rank r gives: on the way up to all, on the
+ * way down to the ranks of the subtree, so that of each row a child gets a run. */
+static void tree_alltoall(const struct family *f)
+{
+    uint32_t n = f->n, own = f->own, size = size_of(f, own);
+    struct br_span all = br_builder_scratch(f->b, size * n);
+
+    for (uint32_t i = 0; i < n; i++)
+        br_builder_copy(f->b, tree_part(all, i, 1), (struct br_span){BR_INPUT, i, 1});
+    for (uint32_t i = f->n_children; i-- > 0;) /* the smallest subtree is ready first */
+        recv_from(f, f->children[i],
+                  tree_part(all, (f->children[i] - own) * n, size_of(f, f->children[i]) * n));
+    if (own != 0) {
+        send_up(f, all);
+        recv_down(f, all = br_builder_scratch(f->b, size * n));
+    }
+    for (uint32_t i = 0; i < f->n_children; i++) {
+        uint32_t first = f->children[i] - own, count = size_of(f, f->children[i]);
+        struct br_span give = br_builder_scratch(f->b, count * n);
+
+        for (uint32_t row = 0; row < n; row++)
+            br_builder_copy(f->b, tree_part(give, row * count, count),
+                            tree_part(all, row * size + first, count));
+        tree_send_to(f, f->children[i], give);
+    }
+    for (uint32_t row = 0; row < n; row++)
+        br_builder_copy(f->b, (struct br_span){BR_OUTPUT, row, 1}, tree_part(all, row * size, 1));
+}
+
 uint32_t br_tree_packed(enum br_tree tree, const struct br_shape *shape, uint32_t n)
 {
     struct br_stages stages;
@@ -380,6 +409,10 @@ static void tree_generate(const struct family *f, struct br_span *sources, uint3
         break;
     case BR_REDUCE_SCATTER:
         tree_reduce_scatter(f, sources);
+        break;
+    case BR_ALLTOALL:
+        br_builder_set_packed(f->b, packed * f->n);
+        tree_alltoall(f);
         break;
     default:
         br_builder_set_packed(f->b, packed);

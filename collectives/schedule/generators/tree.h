@@ -2,7 +2,8 @@
 /*
  * Broadcast, reduce, gather, scatter and barrier along a tree, whole fragments at a time. The
  * blocks of a subtree travel as one message. An allgather is a gather and a broadcast of all
- * blocks, a reduce-scatter a reduce of all blocks and a scatter, both by rank 0. Pure.
+ * blocks, a reduce-scatter a reduce of all blocks and a scatter, an alltoall a gather of what all
+ * give and a scatter, all by rank 0. Pure.
  */
 #ifndef BR_COLLECTIVES_SCHEDULE_GENERATORS_TREE_H
 #define BR_COLLECTIVES_SCHEDULE_GENERATORS_TREE_H
@@ -24,7 +25,7 @@ enum br_tree {
 int br_generate_tree(struct br_builder *builder, enum br_tree tree, const struct br_shape *shape,
                      bool packed);
 
-/* Blocks of the longest message of a gather or scatter. */
+/* Blocks of the longest message of a gather or scatter; n times as many of an alltoall. */
 uint32_t br_tree_packed(enum br_tree tree, const struct br_shape *shape, uint32_t n);
 
 #endif

@@ -421,7 +421,8 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     takes_for(&network, BR_ALLGATHER, 256 << 10, "halving");
     takes_for(&network, BR_REDUCE_SCATTER, 8, "tree");
     takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "halving");
-    takes_for(&network, BR_ALLTOALL, 512, "bruck");
+    takes_for(&network, BR_ALLTOALL, 512, "tree");
+    takes_for(&network, BR_ALLTOALL, 2 << 10, "bruck");
     takes_for(&network, BR_ALLTOALL, 8 << 10, "direct");
     close_network(&network);
     open_crowd(&network, "flat:4", BR_COST_HOST, 2);

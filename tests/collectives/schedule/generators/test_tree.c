@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "bcube/address.h"
 #include "tests/collectives/schedules.h"
+#include "tests/says.h"
 
 static uint32_t sends(enum br_algorithm algorithm, enum br_collective collective, uint32_t n,
                       uint32_t root, uint32_t rank)
@@ -79,6 +82,38 @@ static void br_generate_tree__passes_all_blocks_up_and_down(void **state)
             assert_int_equal(messages, request.packed ? 2 * (n - 1) : blocks);
             assert_true(blocks >= (n - 1) * n);
         }
+}
+
+/* What the ranks of a subtree give to all goes up as one message, and what all give to them comes
+ * down as one. */
+static void br_generate_tree__passes_an_alltoall_up_and_down(void **state)
+{
+    struct br_schedule_request request = {.collective = BR_ALLTOALL, .algorithm = BR_TREE};
+
+    (void)state;
+    for (request.n = 2; request.n < 18; request.n++) {
+        uint32_t messages = 0, longest = 0;
+
+        for (request.rank = 0; request.rank < request.n; request.rank++) {
+            struct br_schedule *schedule;
+
+            assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+            messages += schedule->n_sends;
+            assert_int_equal(schedule->packed, br_algorithm_packed(&request));
+            for (uint32_t i = 0; i < schedule->n_steps; i++) {
+                const struct br_step *step = &schedule->steps[i];
+
+                if (step->kind == BR_STEP_SEND && step->span.count > longest)
+                    longest = step->span.count;
+            }
+            br_schedule_free(schedule);
+        }
+        assert_int_equal(messages, 2 * (request.n - 1));
+        assert_int_equal(longest, br_algorithm_packed(&request));
+    }
+    request.n = 512; /* half of the ranks give 512 blocks each */
+    assert_int_equal(br_algorithm_check(&request), -EINVAL);
+    assert_says(br_error_message(), "alltoall|512 ranks");
 }
 
 static void br_generate_tree__serves_the_largest_subtree_first(void **state)
@@ -187,6 +222,7 @@ int main(void)
         cmocka_unit_test(br_generate_tree__spreads_the_sends),
         cmocka_unit_test(br_generate_tree__passes_a_barrier_up_and_down),
         cmocka_unit_test(br_generate_tree__passes_all_blocks_up_and_down),
+        cmocka_unit_test(br_generate_tree__passes_an_alltoall_up_and_down),
         cmocka_unit_test(br_generate_tree__serves_the_largest_subtree_first),
     };
 
