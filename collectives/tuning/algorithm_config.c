@@ -113,32 +113,32 @@ static int parse_first(const char *at, struct br_algorithm_config *config)
     return 0;
 }
 
-static int refuse_factors(const char *arguments)
+static int refuse_factors(const char *name, const char *arguments)
 {
-    return br_error(
-        EINVAL,
-        "blueconnect:%s: write the factors of the number of ranks, as 4x2 or 16h,6r (d direct, r "
-        "ring, h halving), or 4x2/2 to begin with the second",
-        arguments);
+    return br_error(EINVAL,
+                    "%s:%s: write the factors of the number of ranks, as 4x2 or 16h,6r (d direct, "
+                    "r ring, h halving), or 4x2/2 to begin with the second",
+                    name, arguments);
 }
 
 static int parse_factors(const struct br_topology *t, const char *arguments,
                          struct br_algorithm_config *config)
 {
+    const char *name = br_algorithm_name(config->algorithm), *at = arguments;
     uint64_t product = 1;
-    const char *at = arguments;
 
     do {
         if (parse_factor(&at, config))
-            return refuse_factors(arguments);
+            return refuse_factors(name, arguments);
         product *= config->shape.dimensions[config->shape.n_dimensions - 1].size;
     } while (*at && *at != '/' && product <= INT32_MAX);
     if (*at == '/' && parse_first(at, config))
-        return refuse_factors(arguments);
+        return refuse_factors(name, arguments);
     if (product != t->n)
-        return br_error(
-            EINVAL, "blueconnect:%s: the product of the factors is %llu, but there are %u ranks",
-            arguments, (unsigned long long)product, t->n);
+        return br_error(EINVAL, "%s:%s: the product of the factors is %llu, but there are %u ranks",
+                        name, arguments, (unsigned long long)product, t->n);
+    if (config->algorithm == BR_BRUCK)
+        config->undecided = 0; /* all are direct */
     return 0;
 }
 
@@ -209,12 +209,13 @@ int br_algorithm_config_parse(const struct br_topology *t, const char *text,
         return br_error(
             EINVAL,
             "dimensional is what others are made of: name bml, blueconnect, ring or halving");
-    if (colon && config->algorithm != BR_BML && config->algorithm != BR_BLUECONNECT)
+    if (colon && config->algorithm != BR_BML && config->algorithm != BR_BLUECONNECT &&
+        config->algorithm != BR_BRUCK)
         return br_error(EINVAL, "algorithm %s takes nothing behind a colon", name);
     config->shape.threads = 1;
     if (config->algorithm == BR_BML)
         rc = parse_bml(t, colon ? colon + 1 : NULL, config);
-    else if (config->algorithm == BR_BLUECONNECT && colon)
+    else if (colon)
         rc = parse_factors(t, colon + 1, config);
     else if (config->algorithm == BR_BLUECONNECT)
         default_factors(t, config);
@@ -235,6 +236,13 @@ int br_algorithm_config_parse(const struct br_topology *t, const char *text,
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
+/* Not those of bruck in a cube, which are the cube's levels. */
+static bool names_factors(const struct br_algorithm_config *config)
+{
+    return config->algorithm == BR_BLUECONNECT ||
+           (config->algorithm == BR_BRUCK && config->shape.dimensions[0].level == BR_LEVEL_ANY);
+}
+
 const char *br_algorithm_config_name(const struct br_algorithm_config *config,
                                      char text[BR_ALGORITHM_TEXT])
 {
@@ -246,8 +254,7 @@ const char *br_algorithm_config_name(const struct br_algorithm_config *config,
         snprintf(text, BR_ALGORITHM_TEXT, "bml:%u,%u", shape->dimensions[0].size,
                  shape->n_dimensions);
     for (uint32_t i = 0;
-         config->algorithm == BR_BLUECONNECT && i < shape->n_dimensions && used < BR_ALGORITHM_TEXT;
-         i++)
+         names_factors(config) && i < shape->n_dimensions && used < BR_ALGORITHM_TEXT; i++)
         used += (size_t)snprintf(
             text + used, BR_ALGORITHM_TEXT - used, "%c%u%.1s", i ? ',' : ':',
             shape->dimensions[i].size,
@@ -399,6 +406,21 @@ static void add_pairs(struct br_algorithm_config *configs, uint32_t *n_ways,
                                        (uint32_t[]){divisors[i], t->n / divisors[i]}, 2, 0, 3);
 }
 
+/* An alltoall of two stages: 10 messages with 32 ranks, where `bruck` has 5, each with half of all
+ * blocks, and `direct` 31. */
+static void add_two_stages(struct br_algorithm_config *configs, uint32_t *n_ways,
+                           const struct br_topology *t)
+{
+    uint32_t divisor = algorithm_config_divisor(t->n);
+    struct br_algorithm_config *config = &configs[*n_ways];
+
+    if (divisor < 2 || *n_ways == BR_ALGORITHM_CONFIGS)
+        return;
+    *config = (struct br_algorithm_config){.algorithm = BR_BRUCK, .shape = {.threads = 1}};
+    set_factors(config, t->n / divisor, divisor);
+    ++*n_ways;
+}
+
 uint32_t br_algorithm_config_list(const struct br_topology *t,
                                   struct br_algorithm_config configs[BR_ALGORITHM_CONFIGS])
 {
@@ -421,6 +443,7 @@ uint32_t br_algorithm_config_list(const struct br_topology *t,
     } else {
         add_pairs(configs, &n, t);
         add_balanced(configs, &n, t, t->n, 3, 0, 0);
+        add_two_stages(configs, &n, t);
     }
     return n;
 }

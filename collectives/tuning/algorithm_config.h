@@ -14,6 +14,8 @@
  *         factors with methods: d is direct, r ring, h halving and doubling
  *     blueconnect:4x2/2
  *         begins with the second factor, for ranks r, r + 4, ... that are on one host
+ *     bruck, bruck:8x4
+ *         rounds of twice the distance each; or an alltoall of a stage for each factor, all direct
  *
  * A factor without a method gets the one that the cost model finds cheapest (tuning.h). Pure;
  * thread-safe.

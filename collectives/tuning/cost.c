@@ -390,9 +390,11 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
 
         add_round(p, &exchange, sum * messages * (stage->size - 1));
         if (bruck)
-            add_copies(p, (stage->size - 1) * bytes);
+            add_copies_in_turn(p, (stage->size - 1) * bytes);
     }
-    if (bruck || (packed && copies_packed(p)))
+    if (bruck)
+        add_copies_in_turn(p, n * p->bytes);
+    else if (packed && copies_packed(p))
         add_copies(p, n * p->bytes);
 }
 

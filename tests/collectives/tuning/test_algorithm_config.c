@@ -68,6 +68,37 @@ static void br_algorithm_config_parse__blueconnect_takes_factors_methods_and_lev
     assert_int_equal(config.shape.dimensions[1].size, 3);
 }
 
+/* Rounds of twice the distance each, the levels of a cube, or a stage for each factor that is
+ * named; two are compared. */
+static void br_algorithm_config_parse__bruck_takes_direct_factors(void **state)
+{
+    static struct br_algorithm_config configs[BR_ALGORITHM_CONFIGS];
+    struct br_algorithm_config config;
+    char name[BR_ALGORITHM_TEXT];
+    struct br_topology t;
+    uint32_t n, listed = 0;
+
+    (void)state;
+    parse("32", "bruck", &config);
+    assert_int_equal(config.shape.n_dimensions, 0);
+    assert_string_equal(br_algorithm_config_name(&config, name), "bruck");
+    parse("bcube:3,2", "bruck", &config);
+    assert_int_equal(config.shape.n_dimensions, 2);
+    assert_string_equal(br_algorithm_config_name(&config, name), "bruck");
+    parse("32", "bruck:8x4", &config);
+    assert_int_equal(config.shape.dimensions[0].size, 8);
+    assert_int_equal(config.shape.dimensions[1].size, 4);
+    assert_int_equal(config.undecided, 0);
+    assert_string_equal(br_algorithm_config_name(&config, name), "bruck:8d,4d");
+    assert_int_equal(schedules_prove(BR_BRUCK, &config.shape, 32), 3);
+    assert_int_equal(br_topology_parse(&t, "32"), 0);
+    n = br_algorithm_config_list(&t, configs);
+    for (uint32_t w = 0; w < n; w++)
+        listed += br_algorithm_config_equal(&configs[w], &config);
+    assert_int_equal(listed, 1);
+    br_topology_destroy(&t);
+}
+
 static void br_algorithm_config_parse__host_tree_is_of_the_hosts(void **state)
 {
     struct br_algorithm_config config;
@@ -93,6 +124,8 @@ static void br_algorithm_config_parse__refuses_in_words(void **state)
         {"9", "ring:3", "colon"},
         {"9", "dimensional", "bml"},
         {"9", "blueconnect:4x2", "9 ranks"},
+        {"9", "bruck:4x2", "bruck|9 ranks"},
+        {"9", "bruck:3x", "bruck|factors"},
         {"9", "blueconnect:", "factors"},
         {"9", "blueconnect:3x", "factors"},
         {"9", "blueconnect:3q", "factors"},
@@ -252,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_algorithm_config_parse__bml_is_the_papers_shape),
         cmocka_unit_test(br_algorithm_config_parse__blueconnect_takes_factors_methods_and_levels),
+        cmocka_unit_test(br_algorithm_config_parse__bruck_takes_direct_factors),
         cmocka_unit_test(br_algorithm_config_parse__host_tree_is_of_the_hosts),
         cmocka_unit_test(br_algorithm_config_parse__refuses_in_words),
         cmocka_unit_test(br_algorithm_config_name__is_found_again),

@@ -425,6 +425,11 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     takes_for(&network, BR_ALLTOALL, 2 << 10, "bruck");
     takes_for(&network, BR_ALLTOALL, 8 << 10, "direct");
     close_network(&network);
+    open_crowd(&network, "flat:32", BR_COST_NETWORK, 2);
+    takes_for(&network, BR_ALLTOALL, 8, "tree");
+    takes_for(&network, BR_ALLTOALL, 4 << 10, "bruck:8d,4d");
+    takes_for(&network, BR_ALLTOALL, 32 << 10, "direct");
+    close_network(&network);
     open_crowd(&network, "flat:4", BR_COST_HOST, 2);
     takes(&network, 8 << 10, "doubling");
     close_network(&network);
