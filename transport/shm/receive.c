@@ -63,6 +63,59 @@ static const uint8_t *shm_receive_brought(struct br_shm_link *link, struct br_sh
     return br_inbox_message(&link->out, ticket);
 }
 
+/* A DATA frame begins to arrive. Apart, so that a message pays for none of its registers. */
+__attribute__((noinline)) static void shm_receive_begin_data(struct br_shm_link *link,
+                                                             const struct br_inbox_cell *cell,
+                                                             uint32_t source, uint32_t length)
+{
+    link->arriving = (struct br_shm_arriving){.active = true,
+                                              .unit = 1,
+                                              .source = source,
+                                              .length = length,
+                                              .slot = cell->slot,
+                                              .offset = cell->offset,
+                                              .address = cell->address,
+                                              .token_address = cell->token_address,
+                                              .token = cell->token,
+                                              .segment = cell->segment,
+                                              .segment_id = cell->segment_id,
+                                              .ticket = cell->ticket};
+    memcpy(link->arriving.inline_, cell->inline_, BR_FRAME_INLINE);
+    if (cell->measured)
+        link->arriving.started = br_clock_now();
+}
+
+/* Takes a message, which the protocol holds from now on, and sets *event. false: malformed. */
+static bool shm_receive_message(struct br_shm_link *link, const struct br_inbox_cell *cell,
+                                uint32_t source, uint32_t length, struct br_event *event)
+{
+    uint32_t ticket = *(volatile const uint32_t *)&cell->offset;
+    struct br_shm_message *message =
+        ticket < link->in.message_buffers ? &link->messages[ticket] : NULL;
+    const uint8_t *payload;
+
+    if ((source != BR_SOURCE_NONE && source != BR_SOURCE_KEPT) || length > link->in.message_bytes ||
+        !message || message->held)
+        return false;
+    message->brings = 0;
+    message->fills = length && source == BR_SOURCE_NONE;
+    payload =
+        source == BR_SOURCE_NONE
+            ? br_inbox_message(&link->in, ticket)
+            : shm_receive_brought(link, message, *(volatile const uint32_t *)&cell->slot, length);
+    if (!payload)
+        return false;
+    shm_receive_hold(link, message);
+    memcpy(message->inline_, cell->inline_, BR_FRAME_INLINE);
+    *event = (struct br_event){.kind = BR_EVENT_MESSAGE,
+                               .link = &link->base,
+                               .length = length,
+                               .inline_ = message->inline_,
+                               .payload = payload,
+                               .buffer = message};
+    return true;
+}
+
 /* Copies the next cell and checks what can be checked now. 1: *event is its message; 0:
  * link->arriving is set. */
 static int take_cell(struct br_shm_link *link, struct br_event *event)
@@ -72,53 +125,17 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
     uint32_t length = packed & ((1u << BR_CELL_LENGTH_BITS) - 1);
     uint32_t kind = packed >> BR_CELL_LENGTH_BITS & 7;
     uint32_t source = packed >> (BR_CELL_LENGTH_BITS + 3);
-    uint32_t ticket = *(volatile const uint32_t *)&cell->offset;
-    struct br_shm_message *message;
-    const uint8_t *payload;
 
     if (kind == BR_FRAME_DATA && !link->base.authenticated)
         return br_error(EPROTO, "placed frame on a link that is not trusted yet");
     if (kind == BR_FRAME_DATA && source >= BR_SOURCE_SEGMENT && source <= BR_SOURCE_DIRECT &&
         length <= BR_FRAME_MAX_PAYLOAD) {
-        link->arriving = (struct br_shm_arriving){.active = true,
-                                                  .unit = 1,
-                                                  .source = source,
-                                                  .length = length,
-                                                  .slot = cell->slot,
-                                                  .offset = ticket,
-                                                  .address = cell->address,
-                                                  .token_address = cell->token_address,
-                                                  .token = cell->token,
-                                                  .segment = cell->segment,
-                                                  .segment_id = cell->segment_id,
-                                                  .ticket = cell->ticket};
-        memcpy(link->arriving.inline_, cell->inline_, BR_FRAME_INLINE);
-        if (cell->measured)
-            link->arriving.started = br_clock_now();
+        shm_receive_begin_data(link, cell, source, length);
         return 0;
     }
-    message = ticket < link->in.message_buffers ? &link->messages[ticket] : NULL;
-    if (kind != BR_FRAME_MESSAGE || (source != BR_SOURCE_NONE && source != BR_SOURCE_KEPT) ||
-        length > link->in.message_bytes || !message || message->held)
-        return br_error(EPROTO, "malformed frame: kind %u, source %u, %u bytes, ticket %u", kind,
-                        source, length, ticket);
-    message->brings = 0;
-    message->fills = length && source == BR_SOURCE_NONE;
-    payload =
-        source == BR_SOURCE_NONE
-            ? br_inbox_message(&link->in, ticket)
-            : shm_receive_brought(link, message, *(volatile const uint32_t *)&cell->slot, length);
-    if (!payload)
-        return br_error(EPROTO, "message in a buffer that the peer has not got");
-    shm_receive_hold(link, message);
-    memcpy(message->inline_, cell->inline_, BR_FRAME_INLINE);
-    *event = (struct br_event){.kind = BR_EVENT_MESSAGE,
-                               .link = &link->base,
-                               .length = length,
-                               .inline_ = message->inline_,
-                               .payload = payload,
-                               .buffer = message};
-    return 1;
+    if (kind == BR_FRAME_MESSAGE && shm_receive_message(link, cell, source, length, event))
+        return 1;
+    return br_error(EPROTO, "malformed frame: kind %u, source %u, %u bytes", kind, source, length);
 }
 
 /* The peer has closed its end, or died. */
