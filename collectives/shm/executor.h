@@ -61,8 +61,8 @@ struct br_group;
 struct br_worker;
 
 /* What a round is: one of as many as an operation has chunks, mostly one; one of a split all-reduce
- * (split.h); the first one of direct reads (direct.h), or of two ranks whose memory may be mapped
- * (mapped.h); the second one of either. */
+ * or reduce (split.h); the first one of direct reads (direct.h), or of two ranks whose memory may
+ * be mapped (mapped.h); the second one of either. */
 enum br_shm_form { BR_SHM_CHUNKS, BR_SHM_SPLIT, BR_SHM_OFFERS, BR_SHM_MAPPED, BR_SHM_OUTCOMES };
 
 struct br_shm_executor {
