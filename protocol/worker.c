@@ -163,7 +163,6 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
         .message_buffers = BR_MESSAGE_BUFFERS, /* relayed frames are copied and released at once */
         .patience = 2 * w->config.peer_timeout,
         .own_nic_only = w->config.own_nic_only,
-        .shared_cores = w->config.shared_cores,
         .thread_spin = w->config.thread_spin,
         .max_links = links,
         .gid = w->config.gids[w->n_devices],

@@ -60,7 +60,6 @@ struct br_worker_config {
     /* ns; such links are shut when nothing has been exchanged for so long; 0: never (idle.c) */
     uint64_t link_idle;
     bool own_nic_only;    /* as in br_device_config */
-    bool shared_cores;    /* as in br_device_config */
     uint64_t thread_spin; /* As in br_device_config. */
     /* br_device_config.gid, in the order in which devices are opened */
     uint32_t gids[BR_MAX_DEVICES];

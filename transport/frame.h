@@ -36,6 +36,9 @@ enum br_frame_kind {
         2, /* `length` bytes, one at least, of a transfer at `offset` of the place behind `slot` */
 };
 
+/* Flag of a MESSAGE on a TCP connection: acknowledge it as soon as it has been read. */
+#define BR_FRAME_ACK_NOW 1u
+
 #define BR_FRAME_INLINE 48 /* bytes of a message that ride in the header */
 /* No back end offers larger frames; a longer length is malformed. */
 #define BR_FRAME_MAX_PAYLOAD (16u << 20)
@@ -46,7 +49,7 @@ struct br_frame_header {
     uint8_t kind;    /* enum br_frame_kind */
     uint32_t length; /* payload bytes behind this header */
     uint32_t slot;   /* DATA: the receiver's slot number; MESSAGE: 0 */
-    uint32_t offset; /* DATA: bytes from the start of the transfer; MESSAGE: 0 */
+    uint32_t offset; /* DATA: bytes from the start of the transfer; MESSAGE: flags */
     uint8_t inline_[BR_FRAME_INLINE];
 };
 static_assert(sizeof(struct br_frame_header) == 64, "frame header is 64 bytes on the wire");

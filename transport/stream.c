@@ -107,6 +107,7 @@ int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, bool authenticated
         event->offset = header->offset;
     } else {
         event->kind = BR_EVENT_MESSAGE;
+        rx->ack_now = rx->ack_now || header->offset & BR_FRAME_ACK_NOW;
         event->payload = message->payload;
         event->buffer = message;
         rx->message = NULL;
@@ -129,6 +130,16 @@ bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame)
     e->payload = frame->payload;
     e->cookie = frame->cookie;
     tx->posted++;
+    return true;
+}
+
+bool br_stream_tx_ask(struct br_stream_tx *tx)
+{
+    struct br_frame_header *header = &transport_stream_entry(tx, tx->sent)->header;
+
+    if (tx->posted - tx->sent != 1 || tx->cursor || header->kind != BR_FRAME_MESSAGE)
+        return false;
+    header->offset = BR_FRAME_ACK_NOW;
     return true;
 }
 

@@ -40,6 +40,7 @@ struct br_stream_rx {
     struct br_stream_message *message; /* being filled; NULL: none taken yet */
     enum { BR_STREAM_HEADER, BR_STREAM_MESSAGE, BR_STREAM_SLOT, BR_STREAM_TRASH } part;
     uint32_t filled; /* bytes of this part that have come */
+    bool ack_now;    /* a MESSAGE with BR_FRAME_ACK_NOW has come; the caller clears it */
 };
 
 struct br_stream_tx {
@@ -87,6 +88,9 @@ static inline void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)
 /* Adds a frame to the queue: its header is copied, its payload stays the caller's until the frame
  * is reported. Returns false when the queue is full. */
 bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame);
+/* Sets BR_FRAME_ACK_NOW of the next frame to send. Returns false when it is no MESSAGE, some of it
+ * is sent, or others stand behind it. */
+bool br_stream_tx_ask(struct br_stream_tx *tx);
 /*
  * Fills iov[0..max) with the next bytes to send, of which at most `most` are payload: headers do
  * not count, else frames that fill it would leave a little behind for a call and a segment of its

@@ -95,8 +95,6 @@ struct br_device_config {
     bool own_nic_only;
     /* It listens at any port, also where BRAID_PORT_RANGE names some: its only peer is itself. */
     bool any_port;
-    /* All ranks of the job share fewer cores of one machine, so a peer may be far from reading. */
-    bool shared_cores;
     /* Of a device with a thread (threaded/): for how long the thread polls without finding anything
      * before it sleeps, ns. */
     uint64_t thread_spin;

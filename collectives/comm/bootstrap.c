@@ -325,9 +325,6 @@ static int find_local_ranks(struct br_context *context, uint64_t until)
         }
         br_settings_apply_local(&context->settings);
         context->worker->config.own_nic_only = context->settings.cube.n && e->local_size == 1;
-        context->worker->config.shared_cores = context->settings.cores > 0;
-        for (int d = 0; d < context->worker->n_devices; d++) /* opened early */
-            context->worker->device_configs[d].shared_cores = context->settings.cores > 0;
     }
     free(all);
     return rc;

@@ -131,7 +131,6 @@ static int init_worker(struct br_context *context)
         /* Not where ranks of one host reach each other over its own addresses: such frames never
          * pass the NIC. */
         .own_nic_only = s->cube.n && s->environment.local_size == 1,
-        .shared_cores = s->cores > 0,
         .max_slots = BR_SLOTS_MAX,
         .on_demand = links_on_demand(context),
         .link_idle = s->link_idle,

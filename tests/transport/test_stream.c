@@ -388,6 +388,27 @@ static void tx_gather__bulk_leaves_apart(void **state)
                      BR_STREAM_QUEUE - 1);
 }
 
+static void tx_ask__has_the_next_message_acknowledged_at_once(void **state)
+{
+    struct br_event event;
+
+    (void)state;
+    push_message(10, 1);
+    while (carry(1000, &event) != 1)
+        assert_false(rx.ack_now);
+    assert_false(rx.ack_now);
+    br_stream_rx_release(&rx, event.buffer);
+    push_message(10, 2);
+    assert_true(br_stream_tx_ask(&tx));
+    while (carry(1000, &event) != 1)
+        assert_false(rx.ack_now);
+    assert_true(rx.ack_now);
+    br_stream_rx_release(&rx, event.buffer);
+    push_message(10, 3);
+    push_message(10, 4);
+    assert_false(br_stream_tx_ask(&tx)); /* the last one would not ask */
+}
+
 static void stream__random_frames_in_random_pieces_arrive_once_and_in_order(void **state)
 {
     struct br_random random;
@@ -449,6 +470,7 @@ int main(void)
         TEST(tx_gather__respects_both_limits),
         TEST(tx_gather__takes_whole_frames),
         TEST(tx_gather__bulk_leaves_apart),
+        TEST(tx_ask__has_the_next_message_acknowledged_at_once),
         TEST(stream__random_frames_in_random_pieces_arrive_once_and_in_order),
     };
 

@@ -47,7 +47,7 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
     link->base.device = &device->base;
     link->fd = link->busy = -1;
     br_tcp_zero_copy_init(&link->zero_copy, device->zero_copy);
-    link->event_poll = device->n_polls - 2;
+    link->event_poll = link->sent_poll = device->n_polls - 2;
     br_inet_text(peer, true, link->base.peer_name, sizeof link->base.peer_name);
     link->index = device->n_open;
     device->open[device->n_open++] = link;

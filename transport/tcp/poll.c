@@ -3,6 +3,8 @@
 #include "transport/tcp/tcp.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -341,6 +343,22 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
     return more;
 }
 
+/* Has the kernel acknowledge messages that ask for it, as their sender holds what follows. */
+static void acknowledge(struct br_tcp_device *device)
+{
+    int on = 1;
+
+    for (int i = 0; i < device->n_busy; i++) {
+        struct br_tcp_link *link = device->busy[i];
+
+        if (!link->rx.ack_now || link->state != BR_TCP_UP)
+            continue;
+        link->rx.ack_now = false;
+        setsockopt(link->fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
+        device->base.counters.system_calls++;
+    }
+}
+
 static bool has_work(const struct br_tcp_link *link)
 {
     if (!link->reported && link->state != BR_TCP_CONNECTING)
@@ -357,12 +375,11 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     int room;
 
     base->unsent = false;
-    device->armed = false;
     device->n_polls++;
     device->checked = false;
     br_tcp_send_pending(device);
-    if (device->keeps)
-        br_tcp_push_kept(device, now);
+    if (device->holds)
+        br_tcp_send_held(device);
     if (must_check_sockets(device)) {
         tcp_poll_check_sockets(device);
         if (now >= device->facts_due)
@@ -380,6 +397,7 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
         device->busy[i]->resting = false;
     for (int round = 0; round < ROUNDS && receive_round(device, &report); round++)
         ;
+    acknowledge(device);
     if (device->unreported)
         tcp_poll_report_sent(device, &report, report.max);
     for (int i = device->n_busy; i-- > 0;)
@@ -393,8 +411,6 @@ int br_tcp_arm(struct br_device *base)
     struct br_tcp_device *device = (struct br_tcp_device *)base;
     struct br_tcp_link *link = only_link(device);
 
-    if (device->keeps)
-        br_tcp_push_kept(device, UINT64_MAX);
     device->watch_poll = device->n_polls;
     if (link && !link->watched) {
         if (br_tcp_link_watch(link))
@@ -409,6 +425,5 @@ int br_tcp_arm(struct br_device *base)
         if (has_work(device->busy[i]))
             return -EAGAIN;
     device->check_sockets = true; /* what woke us stands in epoll */
-    device->armed = true;
     return device->epoll_fd;
 }

@@ -1,18 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tcp back end sends: all that is posted, and what links have kept (behind.h). */
+/* What the tcp back end sends: all that is posted. */
 #include "transport/tcp/tcp.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 
 /* Of payload, of one link and poll: half of it and 128 bytes more, 2 MiB take a third longer. */
 #define SEND_BYTES (1u << 20)
+
+/* So many sends at once without a wait in between are taken for a stream. A burst of fewer messages
+ * arrives without the round trip by which a held one may be late. */
+#define IN_A_ROW 8
+
+static void hold(struct br_tcp_link *link, bool holds)
+{
+    int on = !holds;
+
+    /* an error shows in the next call; when it is set, the kernel sends what it holds */
+    setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    link->base.device->counters.system_calls++;
+    link->holds = holds;
+}
 
 /* true: ask again (br_stream_tx_gather). */
 static bool send_ended(struct br_tcp_device *device, struct br_tcp_link *link,
                        const struct br_tcp_call *call)
 {
     if (call->result >= 0) {
-        br_tcp_behind_sent(&link->behind, (size_t)call->result, call->flags & MSG_MORE);
         br_stream_tx_advance(&link->tx, (size_t)call->result);
         if (link->tx.reported != link->tx.done)
             device->unreported = true;
@@ -41,7 +56,7 @@ static bool send_batch(struct br_tcp_device *device)
 }
 
 /* Adds a call for what is posted on a link; it may have been made already. */
-static struct br_tcp_call *add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
+static void add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
 {
     struct br_tcp_call *call = br_tcp_batch_send(batch, link, link->fd);
 
@@ -50,38 +65,41 @@ static struct br_tcp_call *add_send(struct br_tcp_batch *batch, struct br_tcp_li
     if (br_tcp_zero_copy_wants(&link->zero_copy, call->bytes))
         link->base.device->counters.system_calls +=
             br_tcp_zero_copy_send(&link->zero_copy, &link->tx, call, link->base.peer_name);
-    return call;
+}
+
+/* Is a message that is sent at once part of a stream? A wait takes many polls. */
+static bool streams(struct br_tcp_link *link, uint32_t polls)
+{
+    link->sent_row = polls - link->sent_poll <= 1 ? link->sent_row + 1 : 0;
+    link->sent_poll = polls;
+    return link->sent_row >= IN_A_ROW;
 }
 
 void br_tcp_send_link(struct br_tcp_link *link)
 {
     struct br_tcp_device *device = (struct br_tcp_device *)link->base.device;
-    struct br_tcp_call *call;
+    bool holds;
 
     if (!br_tcp_can_send(link))
         return;
-    call = add_send(&device->batch, link);
-    if (!device->base.config->shared_cores || device->armed || call->bytes > BR_TCP_AHEAD ||
-        !br_tcp_behind_streams(&link->behind, device->n_polls)) {
-        send_batch(device);
-        return;
-    }
-    call->flags = link->behind.is_behind ? MSG_MORE : 0;
+    holds = streams(link, device->n_polls) && br_stream_tx_ask(&link->tx);
+    add_send(&device->batch, link);
     send_batch(device);
-    device->base.counters.system_calls += br_tcp_behind_check(&link->behind, link->fd);
-    device->keeps = device->keeps || link->behind.kept;
+    holds = holds && link->tx.posted == link->tx.sent;
+    if (holds != link->holds)
+        hold(link, holds);
+    device->holds = device->holds || holds;
 }
 
-void br_tcp_push_kept(struct br_tcp_device *device, uint64_t now)
+void br_tcp_send_held(struct br_tcp_device *device)
 {
-    device->keeps = false;
+    device->holds = false;
     for (int i = 0; i < device->n_open; i++) {
         struct br_tcp_link *link = device->open[i];
 
-        if (link->state != BR_TCP_UP || !link->behind.kept)
-            continue;
-        device->base.counters.system_calls += br_tcp_behind_push(&link->behind, link->fd, now);
-        device->keeps = device->keeps || link->behind.kept;
+        if (link->holds && link->state == BR_TCP_UP && device->n_polls - link->sent_poll > 1)
+            hold(link, false);
+        device->holds = device->holds || link->holds;
     }
 }
 
@@ -94,6 +112,8 @@ static bool send_round(struct br_tcp_device *device)
     for (int i = 0; i < device->n_busy; i++) {
         if (!br_tcp_can_send(device->busy[i]))
             continue;
+        if (device->busy[i]->holds)
+            hold(device->busy[i], false);
         add_send(batch, device->busy[i]);
         if (br_tcp_batch_full(batch))
             again = send_batch(device) || again;

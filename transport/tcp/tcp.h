@@ -10,7 +10,6 @@
 
 #include "base/pool.h"
 #include "transport/stream.h"
-#include "transport/tcp/behind.h"
 #include "transport/tcp_socket.h"
 #include "transport/tcp/uring_batch.h"
 #include "transport/tcp/zero_copy.h"
@@ -48,7 +47,9 @@ struct br_tcp_link {
      * is there. */
     uint8_t *ahead;
     uint32_t ahead_at, ahead_end;
-    struct br_tcp_behind behind;       /* Used where config->shared_cores. */
+    uint32_t sent_poll; /* device->n_polls at the last send at once, */
+    uint32_t sent_row;  /* and how many there were before it without a wait in between (note 10). */
+    bool holds;         /* TCP_NODELAY is not set. */
     struct br_tcp_zero_copy zero_copy; /* While it waits for ends, tx.held is set. */
 };
 
@@ -61,8 +62,7 @@ struct br_tcp_device {
     bool incoming;      /* A connection may wait to be accepted. */
     bool check_sockets; /* The next poll calls epoll. */
     bool checked;       /* The last poll has called it. */
-    bool keeps;         /* A link may keep bytes (behind.h). */
-    bool armed;         /* No poll since arm(): somebody may sleep, who would push nothing. */
+    bool holds;         /* A link does. */
     bool unreported;    /* A link has sent frames that are to be reported as SENT. */
     uint32_t n_polls;
     uint32_t watch_poll; /* n_polls when epoll was last needed for the only link (note 2). */
@@ -135,14 +135,13 @@ static inline bool br_tcp_can_send(const struct br_tcp_link *link)
            link->tx.sent != link->tx.posted;
 }
 
-/* send.c. Sends what is posted on a link, as much as one call and the socket take; where ranks
- * share cores, the kernel may keep it (behind.h). */
+/* send.c. Sends what is posted on a link, as much as one call and the socket take; the kernel may
+ * hold it where sends follow each other (note 10). */
 void br_tcp_send_link(struct br_tcp_link *link);
 /* Sends what is posted on all links, as much as the sockets take. */
 void br_tcp_send_pending(struct br_tcp_device *device);
-/* Pushes what links have kept for BR_TCP_KEPT_MOST. now: of the poll; UINT64_MAX: all that is
- * kept. */
-void br_tcp_push_kept(struct br_tcp_device *device, uint64_t now);
+/* Ends the holding of links whose sender waits now. */
+void br_tcp_send_held(struct br_tcp_device *device);
 
 /* poll.c: functions of br_transport_ops. */
 int br_tcp_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);

@@ -37,7 +37,6 @@ static struct br_tcp_call *batch_add(struct br_tcp_batch *batch, void *owner, in
     call->owner = owner;
     call->fd = fd;
     call->is_send = is_send;
-    call->flags = 0;
     call->result = NO_RESULT;
     return call;
 }
@@ -77,7 +76,7 @@ static ssize_t batch_receive(int fd, void *place, size_t bytes)
 
 static ssize_t batch_send_one(const struct br_tcp_call *call, const void *bytes, size_t n)
 {
-    return SEND(call->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL | call->flags, NULL, 0);
+    return SEND(call->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
 /* Sends the parts from one place (note 4). */
@@ -108,15 +107,14 @@ static void run_plain(struct br_tcp_batch *batch, struct br_tcp_call *call)
     else if (batch_copies(call))
         n = batch_send_together(batch, call);
     else
-        n = sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL | call->flags);
+        n = sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     call->result = n < 0 ? -errno : n;
 }
 
 static void batch_prepare(struct io_uring_sqe *sqe, struct br_tcp_call *call)
 {
     if (call->is_send)
-        io_uring_prep_sendmsg(sqe, call->fd, &call->msg,
-                              (unsigned)(MSG_DONTWAIT | MSG_NOSIGNAL | call->flags));
+        io_uring_prep_sendmsg(sqe, call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     else
         io_uring_prep_recv(sqe, call->fd, call->iov[0].iov_base, call->bytes, MSG_DONTWAIT);
     io_uring_sqe_set_data(sqe, call);

@@ -44,7 +44,6 @@ struct br_tcp_call {
     bool is_send;
     struct msghdr msg;               /* Send only. */
     struct iovec iov[BR_TCP_IOVECS]; /* A receive uses the first only. */
-    int flags;                       /* Send only: more than MSG_DONTWAIT | MSG_NOSIGNAL. */
     size_t bytes;                    /* Bytes to send, or the most to receive. */
     long result;                     /* Bytes sent or received, or a negative errno. */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small frames to a peer that is behind, where ranks share cores: the kernel keeps them, but not
- * for long, and not while the sender may sleep. */
+/* Messages of a stream that leave together: the kernel holds them until the peer has read, and not
+ * while the sender waits. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,6 +10,7 @@
 #include "ends.h"
 
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 
 #define LENGTH 20 /* bytes of a message */
@@ -25,7 +26,6 @@ static int open_connection(void **state)
         return rc;
     tcp_link = (struct br_tcp_link *)ends_connect();
     device = (struct br_tcp_device *)ends_a.device;
-    ends_a.config.shared_cores = true;
     return 0;
 }
 
@@ -37,13 +37,7 @@ static void send_at_once(void)
     assert_true(tcp_link->tx.sent == tcp_link->tx.posted);
 }
 
-static void read_all(int sent)
-{
-    ends_until(&ends_b.n_messages, sent);
-    assert_int_equal(ends_b.n_messages, sent);
-}
-
-/* Bytes that the sender's kernel keeps. */
+/* Bytes that the sender's kernel holds. */
 static int unsent(void)
 {
     int bytes;
@@ -52,87 +46,117 @@ static int unsent(void)
     return bytes;
 }
 
-/* Sends without anybody reading until two messages are kept. Returns how many have been sent in
- * all. Begins again where the timer of delayed ACKs came in between. */
-static int keep_two(void)
+/* Sends without anybody reading until something is held. Returns how many messages have been sent
+ * in all. Begins again where the timer of delayed ACKs came in between. */
+static int hold_some(void)
 {
-    int sent = ends_b.n_messages, kept = 0;
+    int sent = ends_b.n_messages;
 
-    for (int i = 0; kept < 2; i++) {
+    for (int i = 0; !unsent(); i++) {
         assert_true(i < 10000);
         send_at_once();
         sent++;
-        kept = tcp_link->behind.kept ? kept + 1 : 0;
         if (sent - ends_b.n_messages > BR_STREAM_QUEUE / 2)
-            read_all(sent);
+            ends_until(&ends_b.n_messages, sent);
     }
-    assert_true(device->keeps);
+    assert_true(tcp_link->holds && device->holds);
     return sent;
 }
 
-static void send_link__keeps_frames_until_the_peer_has_read(void **state)
+static void assert_nothing_is_held(void)
 {
-    int sent, bytes;
+    assert_false(tcp_link->holds || device->holds);
+    assert_int_equal(unsent(), 0);
+}
+
+static void send_link__holds_messages_of_a_stream_until_the_peer_has_read(void **state)
+{
+    int sent = hold_some();
 
     (void)state;
-    do {
-        read_all(sent = keep_two());
-        sent = keep_two();
-        bytes = unsent();
-        br_tcp_behind_check(&tcp_link->behind, tcp_link->fd);
-    } while (!tcp_link->behind.is_behind); /* else the peer's kernel has acknowledged what it has */
-    assert_int_equal(bytes, 2 * (int)(sizeof(struct br_frame_header) + LENGTH));
-    read_all(sent);
+    for (int i = 0; ends_b.n_messages < sent; i++) { /* the sender makes no poll */
+        assert_true(i < 100000000);
+        ends_step(&ends_b, BR_TCP_EVENTS);
+    }
+    assert_int_equal(unsent(), 0);
+    assert_true(tcp_link->holds);
     ends_until(&ends_a.n_sent, sent);
 }
 
-static void poll__pushes_what_was_kept_for_a_while(void **state)
+static void send_link__a_passing_poll_is_no_wait(void **state)
 {
-    int sent = keep_two();
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        send_at_once();
+        ends_step(&ends_a, BR_TCP_EVENTS);
+    }
+    assert_true(tcp_link->holds && device->holds);
+    ends_until(&ends_b.n_messages, 20);
+}
+
+static void send_link__holds_nothing_of_a_sender_that_waits_in_between(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        send_at_once();
+        assert_nothing_is_held();
+        ends_step(&ends_a, BR_TCP_EVENTS);
+        ends_step(&ends_a, BR_TCP_EVENTS);
+    }
+    ends_until(&ends_b.n_messages, 20);
+}
+
+static void send_link__holds_nothing_of_a_short_burst(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        send_at_once();
+        assert_nothing_is_held();
+    }
+    ends_until(&ends_b.n_messages, 8);
+}
+
+static void poll__acknowledges_what_asks_for_it(void **state)
+{
+    struct br_tcp_link *peer = (struct br_tcp_link *)ends_b.links[0];
+    int off = 0, quick, sent;
+    socklen_t bytes = sizeof quick;
+
+    (void)state;
+    sent = hold_some();
+    assert_int_equal(setsockopt(peer->fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off), 0);
+    ends_until(&ends_b.n_messages, sent);
+    assert_false(peer->rx.ack_now);
+    assert_int_equal(getsockopt(peer->fd, IPPROTO_TCP, TCP_QUICKACK, &quick, &bytes), 0);
+    assert_int_equal(quick, 1);
+}
+
+static void poll__sends_what_is_held_when_the_sender_waits(void **state)
+{
+    int sent = hold_some();
 
     (void)state;
     ends_step(&ends_a, 8);
+    assert_true(tcp_link->holds && device->holds);
     ends_step(&ends_a, 8);
-    assert_true(tcp_link->behind.kept && device->keeps);
-    ends_a.now += BR_TCP_KEPT_MOST;
-    ends_step(&ends_a, 8);
-    assert_false(tcp_link->behind.kept || device->keeps);
-    assert_int_equal(unsent(), 0);
-    read_all(sent);
+    assert_nothing_is_held();
+    ends_until(&ends_b.n_messages, sent);
 }
 
-static void poll__what_it_sends_takes_along_what_was_kept(void **state)
+static void poll__what_it_sends_is_not_held(void **state)
 {
-    int sent = keep_two();
+    int sent = hold_some();
 
     (void)state;
     assert_int_equal(ends_message(&tcp_link->base, LENGTH), 1);
     ends_step(&ends_a, 8);
-    assert_false(tcp_link->behind.kept || device->keeps);
-    assert_int_equal(unsent(), 0);
-    read_all(sent + 1);
+    assert_nothing_is_held();
+    ends_until(&ends_b.n_messages, sent + 1);
 }
 
-static void arm__nothing_is_kept_while_the_sender_may_sleep(void **state)
+static void link_close__delivers_what_is_held(void **state)
 {
-    int sent = keep_two();
-
-    (void)state;
-    for (int i = 0; ends_ops->arm(ends_a.device) < 0; i++) {
-        assert_true(i < 1000);
-        ends_step(&ends_a, BR_TCP_EVENTS);
-    }
-    assert_false(tcp_link->behind.kept || device->keeps);
-    assert_int_equal(unsent(), 0);
-    tcp_link->behind.is_behind = true;
-    send_at_once();
-    assert_false(tcp_link->behind.kept || device->keeps);
-    read_all(sent + 1);
-}
-
-static void link_close__delivers_what_is_kept(void **state)
-{
-    int sent = keep_two();
+    int sent = hold_some();
 
     (void)state;
     ends_ops->link_close(&tcp_link->base);
@@ -144,11 +168,14 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_connection, ends_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(send_link__keeps_frames_until_the_peer_has_read),
-        TEST(poll__pushes_what_was_kept_for_a_while),
-        TEST(poll__what_it_sends_takes_along_what_was_kept),
-        TEST(arm__nothing_is_kept_while_the_sender_may_sleep),
-        TEST(link_close__delivers_what_is_kept),
+        TEST(send_link__holds_messages_of_a_stream_until_the_peer_has_read),
+        TEST(send_link__a_passing_poll_is_no_wait),
+        TEST(send_link__holds_nothing_of_a_sender_that_waits_in_between),
+        TEST(send_link__holds_nothing_of_a_short_burst),
+        TEST(poll__acknowledges_what_asks_for_it),
+        TEST(poll__sends_what_is_held_when_the_sender_waits),
+        TEST(poll__what_it_sends_is_not_held),
+        TEST(link_close__delivers_what_is_held),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
