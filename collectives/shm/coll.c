@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/copy.h"
 #include "base/error.h"
 #include "transport/segment.h"
 
@@ -161,7 +160,7 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
 {
     if (bytes > BR_SHM_COLL_SMALL) {
         if (data)
-            br_copy(next_place(coll, epoch, bytes), data, bytes);
+            br_shm_past_copy(&coll->past, next_place(coll, epoch, bytes), data, bytes);
         coll->last = payload_start(coll, epoch, bytes);
         coll->end = coll->last + bytes;
         br_shm_coll_slot(coll, coll->rank, epoch)->start = coll->last % PAYLOAD;

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/prefetch.h"
+#include "collectives/shm/past.h"
 
 /* Epochs of a rank that others may still have to read: a power of two. */
 #define BR_SHM_COLL_DEPTH 128u
@@ -104,9 +105,10 @@ struct br_shm_coll {
     /* of this rank's payload, which is a ring: where the last part begins that this rank had put
      * there by each of the last epochs, and where the last one of all begins and ends */
     uint64_t starts[BR_SHM_COLL_DEPTH], last, end;
-    size_t window;      /* how much of each half of it is used, if what is given fits there */
-    size_t cell_bytes;  /* of a cell */
-    uint64_t exchanges; /* begun so far, on all ranks the same */
+    size_t window;           /* how much of each half of it is used, if what is given fits there */
+    size_t cell_bytes;       /* of a cell */
+    uint64_t exchanges;      /* begun so far, on all ranks the same */
+    struct br_shm_past past; /* how this rank copies into its payload */
 };
 
 /* One rank creates the segment and sends *fd to the other ranks (br_shm_link_send_fd()), which

@@ -403,6 +403,8 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;
+    else
+        br_shm_past_measure_trip(&shm->coll.past, br_shm_coll_space(&shm->coll, 1));
     br_shm_executor_set_limits(shm);
     shm->small_end = executor_small_end(shm);
     shm->group = comm->group;

@@ -366,7 +366,7 @@ static void round_write_chunk(struct br_shm_executor *shm, const struct br_opera
 
     for (uint32_t block = first; block < first + blocks; block++, out += bytes)
         if (blocks == 1 || block != shm->rank) /* its own one of several nobody else reads */
-            br_copy(out, round_part(shm, op, shm->rank, block), bytes);
+            br_shm_past_copy(&shm->coll.past, out, round_part(shm, op, shm->rank, block), bytes);
 }
 
 /* Publishes the next round of an operation that has several. All ranks have published the one

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a rank copies into the segment what ranks on other cores have read last. Each such line has
+ * to be fetched from their caches before it is written, unless it is written past all caches
+ * (br_copy_uncached()): then the readers fetch it from memory. Which is cheaper depends on how far
+ * the cores are from each other, and on whether the reader is on this rank's core. So a rank looks
+ * at what its copies have cost, for itself alone: the readers notice nothing but the time
+ * (doc/design/shared_memory.md).
+ */
+#ifndef BR_COLLECTIVES_SHM_PAST_H
+#define BR_COLLECTIVES_SHM_PAST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Smaller copies go into the caches, and nothing is measured. */
+#define BR_SHM_PAST_LEAST_BITS 12
+#define BR_SHM_PAST_CLASSES    6u /* of lengths, by powers of two: 4 KiB to 128 KiB */
+
+struct br_shm_past_class {
+    double cost;           /* ns for a byte that is copied into the caches; 0: not known yet */
+    uint32_t until, pause; /* copies until the next one is measured, and between such */
+};
+
+struct br_shm_past {
+    /* ns for a byte: what a copy past the caches costs, and one out of memory, together; 0: none
+     * goes past them */
+    double trip;
+    struct br_shm_past_class classes[BR_SHM_PAST_CLASSES];
+};
+
+enum br_shm_past_way { BR_SHM_PAST_CACHES, BR_SHM_INTO_CACHES, BR_SHM_INTO_CACHES_MEASURED };
+
+/* How the next copy of so many bytes is made, and what one that was measured took. */
+enum br_shm_past_way br_shm_past_next(struct br_shm_past *past, size_t bytes);
+void br_shm_past_took(struct br_shm_past *past, size_t bytes, uint64_t ns);
+
+/* Measures the trip in memory of this rank's that nobody else uses, of BR_SHM_PAST_TRIAL bytes.
+ * Takes some 20 us: the fastest of a few times counts, so that other programs do not matter. */
+#define BR_SHM_PAST_TRIAL ((size_t)64 << 10)
+void br_shm_past_measure_trip(struct br_shm_past *past, uint8_t *memory);
+
+/* Copies as br_shm_past_next() says. */
+void br_shm_past_copy(struct br_shm_past *past, void *to, const void *from, size_t bytes);
+
+#endif

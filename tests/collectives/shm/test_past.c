@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/shm/past.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BYTES ((size_t)32 << 10)
+#define DEAR  (4 * BYTES) /* ns: four times the trip */
+#define CHEAP (BYTES / 2)
+
+static struct br_shm_past make(void)
+{
+    return (struct br_shm_past){.trip = 1};
+}
+
+/* Makes copies, of which the measured ones take `ns`, until one is measured. Returns how many went
+ * past the caches before it. */
+static uint32_t until_measured(struct br_shm_past *past, uint64_t ns)
+{
+    uint32_t n = 0;
+
+    for (;;) {
+        switch (br_shm_past_next(past, BYTES)) {
+        case BR_SHM_PAST_CACHES:
+            n++;
+            break;
+        case BR_SHM_INTO_CACHES:
+            break;
+        case BR_SHM_INTO_CACHES_MEASURED:
+            br_shm_past_took(past, BYTES, ns);
+            return n;
+        }
+    }
+}
+
+static void next__takes_the_caches_for_small_copies_and_where_no_trip_was_measured(void **state)
+{
+    struct br_shm_past past = make(), none = {0};
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(br_shm_past_next(&past, 4095), BR_SHM_INTO_CACHES);
+        assert_int_equal(br_shm_past_next(&none, BYTES), BR_SHM_INTO_CACHES);
+    }
+    br_shm_past_took(&none, BYTES, DEAR);
+    assert_int_equal(br_shm_past_next(&none, BYTES), BR_SHM_INTO_CACHES);
+}
+
+static void next__goes_past_the_caches_where_they_are_dear_and_looks_ever_more_rarely(void **state)
+{
+    struct br_shm_past past = make();
+    uint32_t expected = 4;
+
+    (void)state;
+    assert_int_equal(until_measured(&past, DEAR), 0);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(until_measured(&past, DEAR), expected);
+        expected = expected < 256 ? expected * 2 : expected;
+    }
+}
+
+static void next__returns_to_the_caches_as_soon_as_they_are_cheap(void **state)
+{
+    struct br_shm_past past = make();
+
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        until_measured(&past, DEAR);
+    until_measured(&past, CHEAP);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(until_measured(&past, CHEAP), 0);
+}
+
+static void took__a_copy_that_was_interrupted_changes_nothing(void **state)
+{
+    struct br_shm_past past = make();
+    uint32_t dear = 0;
+
+    (void)state;
+    until_measured(&past, CHEAP);
+    until_measured(&past, 1000 * DEAR);
+    assert_int_equal(until_measured(&past, CHEAP), 0);
+    /* several are no accident */
+    while (dear < 100 && !until_measured(&past, DEAR))
+        dear++;
+    assert_in_range(dear, 2, 10);
+}
+
+static void took__knows_lengths_apart(void **state)
+{
+    struct br_shm_past past = make();
+
+    (void)state;
+    until_measured(&past, DEAR);
+    assert_int_equal(br_shm_past_next(&past, BYTES), BR_SHM_PAST_CACHES);
+    assert_int_equal(br_shm_past_next(&past, BYTES / 2), BR_SHM_INTO_CACHES_MEASURED);
+    br_shm_past_took(&past, BYTES / 2, CHEAP / 2);
+    assert_int_equal(br_shm_past_next(&past, BYTES / 2), BR_SHM_INTO_CACHES);
+    /* longer than any class: as the longest */
+    assert_int_equal(br_shm_past_next(&past, (size_t)1 << 40), BR_SHM_INTO_CACHES_MEASURED);
+}
+
+static void measure_trip__says_what_a_byte_takes(void **state)
+{
+    uint8_t *memory = calloc(1, BR_SHM_PAST_TRIAL);
+    struct br_shm_past past = {0};
+
+    (void)state;
+    assert_non_null(memory);
+    br_shm_past_measure_trip(&past, memory);
+    assert_true(past.trip > 1e-4 && past.trip < 100);
+    free(memory);
+}
+
+static void copy__copies_by_all_ways(void **state)
+{
+    uint8_t *from = malloc(2 * BYTES), *to = malloc(2 * BYTES);
+
+    (void)state;
+    assert_true(from && to);
+    for (size_t i = 0; i < 2 * BYTES; i++)
+        from[i] = (uint8_t)(i * 7 + i / 251);
+    for (int dear = 0; dear < 2; dear++) {
+        struct br_shm_past past = {.trip = dear ? 1e-9 : 1e9};
+
+        for (size_t i = 0; i < 64; i++) {
+            size_t bytes = 4096 + i * 331;
+
+            memset(to, 0, 2 * BYTES);
+            br_shm_past_copy(&past, to + i, from + 3 * i, bytes);
+            assert_memory_equal(to + i, from + 3 * i, bytes);
+            assert_true((!i || !to[i - 1]) && !to[i + bytes]);
+        }
+    }
+    free(from);
+    free(to);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(next__takes_the_caches_for_small_copies_and_where_no_trip_was_measured),
+        cmocka_unit_test(next__goes_past_the_caches_where_they_are_dear_and_looks_ever_more_rarely),
+        cmocka_unit_test(next__returns_to_the_caches_as_soon_as_they_are_cheap),
+        cmocka_unit_test(took__a_copy_that_was_interrupted_changes_nothing),
+        cmocka_unit_test(took__knows_lengths_apart),
+        cmocka_unit_test(measure_trip__says_what_a_byte_takes),
+        cmocka_unit_test(copy__copies_by_all_ways),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
