@@ -124,15 +124,15 @@ static void split_reduce(const struct br_shm_coll *coll, const struct br_operati
                             (int)coll->ranks);
 }
 
-/* Where the sums of this rank's part go, from where they are given on: of a reduce in place of the
- * root's values, as in the next exchange the root reads that cell. */
-static void *sums_place(struct br_shm_coll *coll, const struct br_operation *op, struct span part,
-                        uint64_t epoch)
+/* Where this rank makes the sums of its part: of an all-reduce in its result, from where they are
+ * given; of a reduce in place of the root's values, as in the next exchange the root reads that
+ * cell. */
+static void *sums_place(const struct br_shm_coll *coll, const struct br_operation *op,
+                        struct span part)
 {
     if (op->collective == BR_REDUCE)
         return br_shm_coll_cell(coll, (uint32_t)op->root, coll->rank);
-    return split_gives_each(coll, op) ? (uint8_t *)op->recv + part.first
-                                      : br_shm_coll_space(coll, epoch);
+    return (uint8_t *)op->recv + part.first;
 }
 
 static void split_give(const struct br_shm_coll *coll, uint32_t rank, size_t at, const void *base,
@@ -152,7 +152,10 @@ void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op,
     if (has_sums && reduces_part(op, coll->rank)) {
         sums = part_of(coll, op, chunk_of(coll, op, round - 1), coll->rank);
         split_reduce(coll, op, sums, values_at(coll, op, round - 1 != first_round),
-                     sums_place(coll, op, sums, epoch));
+                     sums_place(coll, op, sums));
+        if (!br_shm_split_sums_in_cells(coll, op))
+            br_shm_past_copy(&coll->past, br_shm_coll_space(coll, epoch),
+                             (const uint8_t *)op->recv + sums.first, sums.bytes);
     }
     if (!br_shm_split_sums_in_cells(coll, op) && !chunk.bytes)
         return;
@@ -177,7 +180,7 @@ void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation
     for (uint32_t r = 0; r < coll->ranks; r++) {
         struct span part = part_of(coll, op, chunk, r);
 
-        if (part.bytes && !(in_cells && r == coll->rank))
+        if (part.bytes && r != coll->rank)
             br_copy((uint8_t *)op->recv + part.first,
                     in_cells ? br_shm_coll_cell(coll, r, coll->rank)
                              : br_shm_coll_data(coll, r, epoch, BR_SHM_COLL_BYTES),
