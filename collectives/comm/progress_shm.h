@@ -28,7 +28,7 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op,
 
 enum br_small { BR_SMALL_NOT_BEGUN, BR_SMALL_BEGUN, BR_SMALL_COMPLETE };
 
-/* Runs a call whose data fit into a slot of the shared segment (shm/small.h). comm->shm: not NULL.
+/* Runs a small call on the shared segment without an operation (shm/small.h). comm->shm: not NULL.
  * NOT_BEGUN: it is none, or that is not possible now. BEGUN: others are not as far yet, and the
  * calling thread has the lock: it makes an operation of the call and gives that to
  * br_progress_small_go_on(), which releases the lock. */

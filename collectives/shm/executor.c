@@ -272,7 +272,7 @@ static size_t executor_limit(const struct br_shm_executor *shm, enum br_collecti
  * is not looked for there. */
 static size_t executor_small_end(const struct br_shm_executor *shm)
 {
-    size_t most = BR_SHM_COLL_SMALL;
+    size_t most = BR_SHM_COLLECTIVE_BYTES;
 
     for (int c = 0; c < BR_COLLECTIVES; c++)
         if (executor_limit(shm, (enum br_collective)c) < most)

@@ -38,17 +38,6 @@ static uint32_t round_first_block(const struct br_shm_executor *shm, const struc
     return shm->n == 2 && br_collective_blocks(op->collective, 2, BR_INPUT) == 2 ? !shm->rank : 0;
 }
 
-/* Does every rank give every other one what that needs, in their cell (coll.h)? Up to
- * BR_SHM_COLL_EACH ranks also what all need. */
-static bool round_exchanges(const struct br_shm_executor *shm, const struct br_operation *op)
-{
-    bool own = br_shm_coll_gives_each(&shm->coll)
-                   ? !br_collective_rooted(op->collective)
-                   : op->collective == BR_ALLTOALL || op->collective == BR_REDUCE_SCATTER;
-
-    return own && br_shm_round_block_bytes(op) > BR_SHM_COLL_SMALL;
-}
-
 /* Elements [first, first + count) of each block are those of the current round. */
 struct elements {
     size_t first, count;
@@ -408,10 +397,11 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
 
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    bool exchanges = round_exchanges(shm, op);
-    size_t block = br_shm_round_block_bytes(op), /* and the most of it that one round has */
-        most = exchanges ? shm->coll.cell_bytes
-                         : BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective);
+    size_t block = br_shm_round_block_bytes(op);
+    bool exchanges = br_shm_round_exchanges(shm, op->collective, block);
+    /* of a block, that one round has */
+    size_t most = exchanges ? shm->coll.cell_bytes
+                            : BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective);
     bool may_split = shm->n > 2 && (op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE);
     bool split = (may_split && block > most) || br_shm_round_splits(shm, op->collective, block);
 

@@ -37,6 +37,17 @@ static inline bool br_shm_round_splits(const struct br_shm_executor *shm,
                           (collective == BR_REDUCE && block >= shm->split_reduce_bytes));
 }
 
+/* Does every rank give every other one what that needs of blocks of so many bytes in their cell
+ * (coll.h)? Up to BR_SHM_COLL_EACH ranks also what all need. */
+static inline bool br_shm_round_exchanges(const struct br_shm_executor *shm,
+                                          enum br_collective collective, size_t block)
+{
+    return block > BR_SHM_COLL_SMALL &&
+           (br_shm_coll_gives_each(&shm->coll)
+                ? !br_collective_rooted(collective)
+                : collective == BR_ALLTOALL || collective == BR_REDUCE_SCATTER);
+}
+
 /* Does this rank need what `rank` publishes? */
 bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_operation *op,
                         uint32_t rank);

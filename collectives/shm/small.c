@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/pause.h"
 #include "collectives/comm/api.h"
 #include "collectives/engine/call.h"
@@ -29,13 +30,34 @@ bool br_shm_small_takes(const struct br_shm_executor *shm, const struct br_api_e
     small->block = block;
     small->own = mine ? shm->rank * block : 0;
     small->theirs = shm->n == 2 ? 0 : small->own;
+    small->given = bytes;
     small->bytes = (from_root && !is_root) || (to_root && is_root) ? 0 : bytes;
     small->send = call->send;
     if (small->bytes && mine && shm->n == 2)
         small->send += !shm->rank * block; /* the other one's */
+    small->exchanges = br_shm_round_exchanges(shm, collective, block);
+    if (small->exchanges)
+        small->theirs = small->bytes = 0;
     small->first = from_root ? (uint32_t)call->root : 0;
     small->end = from_root ? small->first + 1 : to_root && !is_root ? 0 : shm->n;
     return true;
+}
+
+/* Of more than a slot holds. */
+__attribute__((noinline)) static void
+small_publish_more(struct br_shm_executor *shm, const struct br_shm_small *small, uint64_t epoch)
+{
+    bool one = shm->n == 2 || small->given == small->block;
+
+    if (small->exchanges) {
+        br_shm_coll_exchange(&shm->coll);
+        for (uint32_t r = 0; r < shm->n; r++)
+            if (r != shm->rank)
+                br_copy(br_shm_coll_cell(&shm->coll, shm->rank, r),
+                        small->send + (one ? 0 : r * small->block), small->block);
+    }
+    br_shm_coll_publish(&shm->coll, epoch, shm->check, small->bytes ? small->send : NULL,
+                        small->bytes);
 }
 
 bool br_shm_small_begin(struct br_shm_executor *shm, const struct br_shm_small *small,
@@ -60,7 +82,11 @@ bool br_shm_small_begin(struct br_shm_executor *shm, const struct br_shm_small *
     shm->check = br_shm_call_digest(call->collective, call->type, note.reduction,
                                     (uint32_t)call->root, sequence, call->count);
     br_shm_coll_describe(&shm->coll, epoch, &note);
-    br_shm_coll_publish_small(&shm->coll, epoch, shm->check, small->send, small->bytes);
+    shm->exchanges = small->exchanges;
+    if (small->given > BR_SHM_COLL_SMALL)
+        small_publish_more(shm, small, epoch);
+    else
+        br_shm_coll_publish_small(&shm->coll, epoch, shm->check, small->send, small->bytes);
     return true;
 }
 
@@ -70,7 +96,10 @@ static const uint8_t *small_part(const struct br_shm_executor *shm,
 {
     if (rank == shm->rank)
         return (const uint8_t *)small->call->send + small->own;
-    return br_shm_coll_slot(&shm->coll, rank, shm->epoch)->small + small->theirs;
+    if (small->exchanges)
+        return br_shm_coll_cell(&shm->coll, rank, shm->rank);
+    return (const uint8_t *)br_shm_coll_data(&shm->coll, rank, shm->epoch, small->given) +
+           small->theirs;
 }
 
 static void small_copy(const struct br_shm_executor *shm, const struct br_shm_small *small,
@@ -80,7 +109,7 @@ static void small_copy(const struct br_shm_executor *shm, const struct br_shm_sm
     const uint8_t *in = small_part(shm, small, rank);
 
     if (out != in)
-        memcpy(out, in, small->block);
+        br_copy(out, in, small->block);
 }
 
 static void small_reduce(const struct br_shm_executor *shm, const struct br_shm_small *small)
@@ -160,7 +189,6 @@ bool br_shm_small_complete(struct br_shm_executor *shm, const struct br_shm_smal
 void br_shm_small_go_on(struct br_shm_executor *shm, const struct br_operation *op)
 {
     shm->form = BR_SHM_CHUNKS;
-    shm->exchanges = false;
     shm->round = shm->first_round = 0;
     shm->rounds = 1;
     shm->chunk = op->count;

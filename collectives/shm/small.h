@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives whose data fit into a slot, straight from the call. Most of them are complete after a
- * look or two at the segment, and an operation would cost several times what they do. What a rank
- * publishes and reads is what it would in an operation's round (round.h), so ranks need not agree
- * on who takes this path: one that finds the data of others missing makes an operation after all,
- * which goes on with the round.
+ * Collectives of up to BR_SHM_COLLECTIVE_BYTES bytes, straight from the call. Most of them are
+ * complete after a look or two at the segment, and an operation would cost several times what they
+ * do. What a rank publishes and reads is what it would in an operation's round (round.h), so ranks
+ * need not agree on who takes this path: one that finds the data of others missing makes an
+ * operation after all, which goes on with the round.
  *
  * All under the context's lock, but for br_shm_small_takes().
  */
@@ -19,8 +19,10 @@ struct br_api_even;
 struct br_shm_small {
     const struct br_api_even *call;
     const uint8_t *send; /* what this rank gives begins here, if bytes is not 0 */
-    size_t bytes;        /* that it gives */
+    size_t bytes;        /* that it gives in its slot or ring */
+    size_t given;        /* that each rank gives which gives any */
     size_t block;        /* bytes of a block */
+    bool exchanges;      /* what ranks give lies in cells (coll.h, note 13) */
     /* Where the block that counts for this rank begins in what another one has published and in
      * this rank's own buffer. */
     size_t theirs, own;

@@ -186,7 +186,7 @@ static void run_ranks(uint32_t n, size_t split_bytes, bool direct)
         shm->split_bytes = split_bytes;
         shm->split_reduce_bytes = n % 3 ? 4096 : SIZE_MAX;
         shm->cache_share = n % 2 ? SIZE_MAX : 40000;
-        shm->small_end = BR_SHM_COLL_SMALL + 1;
+        shm->small_end = BR_SHM_COLLECTIVE_BYTES + 1;
         shm->direct = (struct br_shm_direct){
             .allowed = direct, .token = 77 + r, .read_bytes = &ranks[r].read_bytes};
         br_list_init(&shm->queue);

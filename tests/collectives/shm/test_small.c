@@ -169,6 +169,60 @@ static void complete__an_operation_goes_on(void **state)
         assert_int_equal(values[r], 321);
 }
 
+#define MORE 40 /* elements, more than a slot holds */
+
+/* What does not fit a slot goes through cells, or through the ring; an operation goes on with
+ * either. */
+static void complete__more_than_a_slot_holds(void **state)
+{
+    const enum br_collective collectives[] = {BR_ALLTOALL, BR_BROADCAST, BR_GATHER};
+    static int32_t in[RANKS][RANKS * MORE], out[RANKS][RANKS * MORE];
+    struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE,
+                              .send = in[1],
+                              .recv = out[1],
+                              .count = MORE,
+                              .type = BRAID_INT32,
+                              .group = &group};
+    struct br_shm_small small[RANKS];
+    struct br_api_even calls[RANKS];
+
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        shms[r].small_end = BR_SHM_COLLECTIVE_BYTES + 1;
+        for (uint32_t i = 0; i < RANKS * MORE; i++)
+            in[r][i] = (int32_t)(1000 * r + i);
+    }
+    for (uint32_t c = 0; c < sizeof collectives / sizeof *collectives; c++) {
+        op.collective = collectives[c];
+        op.root = op.collective == BR_BROADCAST ? 2 : op.collective == BR_GATHER ? 1 : 0;
+        op.sequence = c;
+        for (uint32_t i = 0; i < RANKS; i++) {
+            uint32_t r = (i + 1) % RANKS; /* rank 1 comes first and has to wait */
+
+            calls[r] = call_of(op.collective, in[r], MORE);
+            calls[r].recv = out[r];
+            calls[r].root = op.root;
+            assert_true(br_shm_small_takes(&shms[r], &calls[r], &small[r]));
+            assert_true(br_shm_small_begin(&shms[r], &small[r], c));
+            if (i)
+                continue;
+            assert_false(br_shm_small_complete(&shms[r], &small[r], 3));
+            br_shm_small_go_on(&shms[r], &op);
+        }
+        assert_int_equal(br_shm_executor_complete(&shms[1], &op), 1);
+        for (uint32_t r = 0; r < RANKS; r += 2)
+            assert_true(br_shm_small_complete(&shms[r], &small[r], 1));
+        for (uint32_t i = 0; i < MORE; i++)
+            if (op.collective == BR_BROADCAST) {
+                assert_int_equal(out[0][i], in[2][i]);
+                assert_int_equal(out[1][i], in[2][i]);
+            } else
+                for (uint32_t from = 0; from < RANKS; from++)
+                    assert_int_equal(out[1][from * MORE + i],
+                                     in[from][(op.collective == BR_ALLTOALL ? MORE : 0) + i]);
+    }
+}
+
 static void complete__of_another_call_the_operation_tells(void **state)
 {
     int32_t ours = 1, theirs[2] = {2, 3};
@@ -241,6 +295,7 @@ int main(void)
         TEST(begin__what_was_called_before_is_first),
         TEST(begin__needs_room),
         TEST(complete__an_operation_goes_on),
+        TEST(complete__more_than_a_slot_holds),
         TEST(complete__of_another_call_the_operation_tells),
         TEST(complete__learns_how_long_to_wait),
     };
