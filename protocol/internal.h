@@ -241,6 +241,25 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
 /* The rail's link is about to close: unexpected messages that lie in its buffers are copied out. */
 void br_match_forget_link(struct br_worker *w, struct br_rail *rail);
 
+/* ---- awaited.c: messages that go to their place without a transfer --------------------------- */
+
+/* The message of the peer with this tag that is awaited; NULL: none is. They come in the order in
+ * which they are awaited, but for those of other tags. */
+struct br_awaited *br_awaited_find(const struct br_peer *peer, uint64_t tag);
+/* A well-formed message has come for the first time. Copies it to its place if it is awaited;
+ * false: it is not, or not as it should be; then its transfer will say so. */
+bool br_awaited_deliver(struct br_worker *w, const struct br_peer *peer, const struct br_message *m,
+                        const uint8_t *payload);
+/* A MESSAGE event of a rail that is UP: deals with all of it if it is an awaited message, and the
+ * next one of its peer. false: nothing has happened. */
+bool br_awaited_arrives(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
+/* The next number of the stream has come, which is mostly so. */
+static inline void br_stream_saw_next(struct br_stream *stream)
+{
+    stream->seen[stream->seen_top % BR_SEEN / 64] |= UINT64_C(1) << (stream->seen_top % 64);
+    stream->seen_top++;
+}
+
 /* ---- agree.c: do both ends of a transfer, all ranks of an operation, want the same? ---------- */
 
 /* A transfer and a message that has its tag differ: fails the worker. */

@@ -447,8 +447,7 @@ static int first_time(struct br_stream *stream, uint32_t sequence)
     if (ahead < -(int32_t)BR_SEEN)
         return 0;
     if (!ahead) { /* mostly */
-        stream->seen_top++;
-        *word |= bit;
+        br_stream_saw_next(stream);
         return 1;
     }
     for (; ahead >= 0; ahead--, stream->seen_top++)
@@ -457,36 +456,6 @@ static int first_time(struct br_stream *stream, uint32_t sequence)
         return 0;
     *word |= bit;
     return 1;
-}
-
-/* They come in the order in which they are awaited, but for those of other tags. NULL: it is none
- * of these. */
-static struct br_awaited *match_awaited(const struct br_peer *peer, uint64_t tag)
-{
-    br_list_for_each (node, &peer->awaited) {
-        struct br_awaited *awaited = br_container_of(node, struct br_awaited, node);
-
-        if (awaited->tag == tag)
-            return awaited;
-    }
-    return NULL;
-}
-
-/* false: it is none of these, or not as it should be; then its transfer will say so. */
-static bool match_deliver_awaited(struct br_worker *w, const struct br_peer *peer,
-                                  const struct br_message *m, const uint8_t *payload)
-{
-    struct br_awaited *awaited = match_awaited(peer, m->tag);
-
-    if (!awaited || m->type != BR_MESSAGE_EAGER || m->bytes != awaited->length ||
-        m->check != awaited->check)
-        return false;
-    match_copy(w, awaited->memory, m, payload);
-    awaited->came = true;
-    br_list_remove(&awaited->node);
-    if (awaited->ended)
-        br_list_push_back(awaited->ended, &awaited->node);
-    return true;
 }
 
 /* What stands in the table for a message, or NULL. A transfer is taken out, but for its
@@ -512,7 +481,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     void *value;
 
     if (!br_list_empty(&rail->peer->awaited) &&
-        match_deliver_awaited(w, rail->peer, m, event->payload)) {
+        br_awaited_deliver(w, rail->peer, m, event->payload)) {
         match_release(w, rail, event->link, event->buffer, false);
         return;
     }
@@ -525,7 +494,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     }
     t = value = match_take(table, m, rail->peer->rank);
     if (!value && m->type == BR_MESSAGE_ANNOUNCE && w->p2p.is_taken &&
-        !match_awaited(rail->peer, m->tag) &&
+        !br_awaited_find(rail->peer, m->tag) &&
         w->p2p.is_taken(w->p2p.context, rail->peer->rank, m->tag)) {
         /* its receive was posted before it came, and may have ended */
         match_release(w, rail, event->link, event->buffer, false);

@@ -340,6 +340,9 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
         br_send_sent(w, event);
         break;
     case BR_EVENT_MESSAGE:
+        if (br_awaited_arrives(w, rail, event))
+            break;
+        /* fall through */
     case BR_EVENT_DATA:
         br_receive_event(w, rail, event);
         break;
