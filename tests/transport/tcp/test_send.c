@@ -52,21 +52,22 @@ static int hold_some(void)
 {
     int sent = ends_b.n_messages;
 
-    for (int i = 0; !unsent(); i++) {
+    for (int i = 0; !tcp_link->holds || !unsent(); i++) {
         assert_true(i < 10000);
         send_at_once();
         sent++;
         if (sent - ends_b.n_messages > BR_STREAM_QUEUE / 2)
             ends_until(&ends_b.n_messages, sent);
     }
-    assert_true(tcp_link->holds && device->holds);
+    assert_true(device->holds);
     return sent;
 }
 
 static void assert_nothing_is_held(void)
 {
     assert_false(tcp_link->holds || device->holds);
-    assert_int_equal(unsent(), 0);
+    for (int i = 0; unsent(); i++) /* a kernel may take ACKs in a thread of its own */
+        assert_true(i < 10000000);
 }
 
 static void send_link__holds_messages_of_a_stream_until_the_peer_has_read(void **state)
@@ -114,6 +115,30 @@ static void send_link__holds_nothing_of_a_short_burst(void **state)
         assert_nothing_is_held();
     }
     ends_until(&ends_b.n_messages, 8);
+}
+
+/* What is queued in front does not ask to be acknowledged at once. */
+static void send_link__holds_nothing_behind_what_waits_for_something_else(void **state)
+{
+    unsigned int rate = 1000; /* bytes/s: one message in some 70 ms */
+    int queued = 0;
+
+    (void)state;
+    for (int i = 0; i < 12; i++) { /* the kernel does not pace the first 10 */
+        send_at_once();
+        ends_step(&ends_a, BR_TCP_EVENTS);
+        ends_step(&ends_a, BR_TCP_EVENTS);
+    }
+    assert_int_equal(setsockopt(tcp_link->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate),
+                     0);
+    for (int i = 0; i < 20 && !tcp_link->holds; i++) {
+        send_at_once();
+        if (unsent() && i >= 10) {
+            queued++;
+            assert_false(tcp_link->holds);
+        }
+    }
+    assert_true(queued);
 }
 
 static void poll__acknowledges_what_asks_for_it(void **state)
@@ -172,6 +197,7 @@ int main(void)
         TEST(send_link__a_passing_poll_is_no_wait),
         TEST(send_link__holds_nothing_of_a_sender_that_waits_in_between),
         TEST(send_link__holds_nothing_of_a_short_burst),
+        TEST(send_link__holds_nothing_behind_what_waits_for_something_else),
         TEST(poll__acknowledges_what_asks_for_it),
         TEST(poll__sends_what_is_held_when_the_sender_waits),
         TEST(poll__what_it_sends_is_not_held),
