@@ -279,9 +279,12 @@ uint64_t br_algorithm_config_digest(const struct br_algorithm_config *config)
             config->shape.threads};
     size_t n = 2;
 
-    for (uint32_t i = 0; i < config->shape.n_dimensions; i++)
+    for (uint32_t i = 0; i < config->shape.n_dimensions; i++) {
+        const struct br_dimension *dimension = &config->shape.dimensions[i];
+
         words[n++] =
-            (uint64_t)config->shape.dimensions[i].size << 8 | config->shape.dimensions[i].method;
+            (uint64_t)dimension->size << 16 | (uint64_t)dimension->method << 8 | dimension->level;
+    }
     return br_digest(words, n);
 }
 
