@@ -73,6 +73,7 @@ void br_cost_add_exchange(struct br_cost_problem *p,
                                    .sender = BR_PORT_LOAD_ALL,
                                    .level = BR_LEVEL_ANY,
                                    .one_way = one_way,
+                                   .ready = br_collective_by_blocks(p->request->collective),
                                    .messages = messages,
                                    .bytes = bytes};
 
@@ -93,6 +94,7 @@ void br_cost_add_rounds(struct br_cost_problem *p, double active, bool one_way, 
                                    .bytes = bytes,
                                    .active = active,
                                    .one_way = one_way,
+                                   .ready = p->counts_ready,
                                    .reversed = p->to_root};
 
     add_round(p, &exchange, sums);
@@ -168,6 +170,7 @@ static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_sta
                                        .messages = messages,
                                        .bytes = bytes};
 
+        exchange.ready = blocks;
         exchange.together = blocks ? exchange.peers * messages : 0;
         br_port_load_add(&round, p->model, p->topology, &exchange,
                          stage->ring ? stage->size - 1 : 1);
@@ -520,6 +523,7 @@ static void add_up_and_down(struct br_cost_problem *p)
     struct br_port_load up;
 
     p->to_root = true;
+    p->counts_ready = collective != BR_BARRIER && collective != BR_ALLTOALL;
     if (collective == BR_REDUCE_SCATTER || collective == BR_ALLTOALL)
         p->bytes = n * block;
     tuning_cost_add_messages(p);
@@ -527,6 +531,7 @@ static void add_up_and_down(struct br_cost_problem *p)
     cpu = p->cpu;
     br_cost_reset_rate(p);
     p->to_root = false;
+    p->counts_ready = false; /* it has gone up with a message of each rank */
     p->bytes = collective == BR_ALLGATHER || collective == BR_ALLTOALL ? n * block : block;
     tuning_cost_add_messages(p);
     p->bytes = block;

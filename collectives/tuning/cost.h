@@ -136,6 +136,10 @@ uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32
 double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
                        double bytes);
 
+/* Seconds for which READY of a message of so many bytes occupies the cores that all ranks share; 0:
+ * the message needs none. */
+double br_cost_of_ready(const struct br_cost_model *model, const struct br_hop *hop, double bytes);
+
 /* Seconds from the receiver's being ready for a message of so many bytes until its sender knows,
  * for the links of the message; 0 where the sender does not wait for that. */
 double br_cost_ready(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,

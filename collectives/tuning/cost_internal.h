@@ -11,8 +11,9 @@ struct br_cost_problem {
     const struct br_cost_model *model;
     const struct br_topology *topology;
     const struct br_schedule_request *request;
-    bool to_root; /* messages of a tree go up; else down */
-    double bytes; /* of one block of one fragment */
+    bool to_root;      /* messages of a tree go up; else down */
+    bool counts_ready; /* of each message (struct br_exchange) */
+    double bytes;      /* of one block of one fragment */
     double path, cpu;
     double ready; /* once: for what comes later, its receiver has been ready for long */
     struct br_port_load load;

@@ -187,6 +187,16 @@ double br_cost_ready(const struct br_cost_model *model, const struct br_hop *hop
     return br_cost_message(model, hops[0].level).overhead + br_cost_latency(model, hops, first, 0);
 }
 
+double br_cost_of_ready(const struct br_cost_model *model, const struct br_hop *hop, double bytes)
+{
+    const struct br_topology *topology = model->topology;
+
+    if (!model->eager_bytes || bytes <= (double)model->eager_bytes ||
+        (topology && topology->kind == BR_TOPOLOGY_HOSTS && hop->level == 0))
+        return 0;
+    return br_cost_of_hop(model, hop, 0);
+}
+
 double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes)
 {
     struct br_cost_level cost = br_cost_message(model, hop->level);

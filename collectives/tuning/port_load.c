@@ -108,9 +108,14 @@ static double time_of(const struct br_cost_model *model, const struct br_topolog
                       const struct br_exchange *exchange, const struct br_hop *hop)
 {
     double time = br_cost_of_hop(model, hop, exchange->bytes);
+    double overheads = br_cost_of_hop(model, hop, 0), ready = 0;
 
+    if (t->cores && exchange->ready)
+        ready = br_cost_of_ready(model, hop, exchange->bytes);
+    time += ready;
+    overheads += ready;
     if (t->cores && exchange->together > 1)
-        time -= br_cost_of_hop(model, hop, 0) * (1 - TAKEN_ALONG) * (1 - 1 / exchange->together);
+        time -= overheads * (1 - TAKEN_ALONG) * (1 - 1 / exchange->together);
     return time;
 }
 

@@ -31,6 +31,9 @@ struct br_exchange {
     /* messages that come to a rank together, so that it wakes up for all of them at once; 0: each
      * comes alone */
     double together;
+    /* Of ranks that share cores: READY of each message that needs one is a message, too. Else it
+     * leaves together with one that its receiver sends, or it is not counted. */
+    bool ready;
 };
 
 /* Seconds for which each port is occupied. */

@@ -413,6 +413,12 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     takes_for(&network, BR_REDUCE, 8, "flat");
     takes_for(&network, BR_SCATTER, 8, "tree");
     takes_for(&network, BR_ALLTOALL, 4 << 10, "direct");
+    /* packed messages of 64 KiB wait for READY, those of 32 KiB do not */
+    takes_for(&network, BR_ALLGATHER, 16 << 10, "halving");
+    takes_for(&network, BR_ALLGATHER, 32 << 10, "direct");
+    takes_for(&network, BR_REDUCE_SCATTER, 16 << 10, "halving");
+    takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "direct");
+    takes_for(&network, BR_ALLGATHER, 64 << 10, "halving");
     close_network(&network);
     open_crowd(&network, "flat:8", BR_COST_NETWORK, 2);
     takes(&network, 8, "binary_tree");
@@ -420,7 +426,9 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     takes_for(&network, BR_ALLGATHER, 8, "tree");
     takes_for(&network, BR_ALLGATHER, 256 << 10, "halving");
     takes_for(&network, BR_REDUCE_SCATTER, 8, "tree");
-    takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "halving");
+    takes_for(&network, BR_ALLGATHER, 16 << 10, "tree");
+    takes_for(&network, BR_REDUCE_SCATTER, 16 << 10, "halving");
+    takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "direct");
     takes_for(&network, BR_ALLTOALL, 512, "tree");
     takes_for(&network, BR_ALLTOALL, 2 << 10, "bruck");
     takes_for(&network, BR_ALLTOALL, 8 << 10, "direct");
