@@ -3,7 +3,8 @@
  * Small messages that go from the receive buffer to their place, where no transfer waits for them
  * but a struct br_awaited. Mostly such a message is the next one of its peer, and nothing else is
  * to be known of it: then one function does what br_receive_event() and br_match_message() do, in
- * half of the instructions. What is out of order, or not as it should be, goes there as any other.
+ * two thirds of the instructions. What is out of order, or not as it should be, goes there as any
+ * other.
  */
 #include "protocol/internal.h"
 
@@ -25,10 +26,9 @@ struct br_awaited *br_awaited_find(const struct br_peer *peer, uint64_t tag)
 bool br_awaited_deliver(struct br_worker *w, const struct br_peer *peer, const struct br_message *m,
                         const uint8_t *payload)
 {
-    struct br_awaited *awaited = br_awaited_find(peer, m->tag);
+    struct br_awaited *awaited = m->type == BR_MESSAGE_EAGER ? br_awaited_find(peer, m->tag) : NULL;
 
-    if (!awaited || m->type != BR_MESSAGE_EAGER || m->bytes != awaited->length ||
-        m->check != awaited->check)
+    if (!awaited || m->bytes != awaited->length || m->check != awaited->check)
         return false;
     if (m->bytes)
         br_copy(awaited->memory, m->bytes <= BR_EAGER_INLINE ? m->data : payload, m->bytes);
