@@ -29,9 +29,10 @@ static inline void br_copy(void *to, const void *from, size_t bytes)
 size_t br_copy_cache_share(uint32_t processes);
 
 /*
- * memcpy() for what will have left the caches before anybody reads it. On x86-64 it writes past
- * them: the lines of `to` are not read before, which a third of the traffic to memory would be, and
- * nothing leaves a cache for them. Other threads see the bytes as they do those of memcpy().
+ * memcpy() for what will have left the caches before anybody reads it, or what other cores have in
+ * theirs. On x86-64 it writes past them: the lines of `to` are not read before, which a third of
+ * the traffic to memory would be, and nothing leaves a cache but what is there of `to`. Other
+ * threads see the bytes as they do those of memcpy().
  */
 void br_copy_uncached(void *to, const void *from, size_t bytes);
 

@@ -81,6 +81,7 @@ struct br_context {
     bool gpu_local_possible; /* all ranks of the job could (gpu_local.h, note 7) */
     bool gpus;               /* a rank of the job has a driver of GPUs */
     bool crowded;            /* a rank of the job shares its core with others */
+    double memory_trip; /* ns/B, measured by the first segment (collectives/shm/past.h); 0: not */
     /* the level between hosts of such memory; NULL: there is none */
     struct br_gpu_hosts *gpu_hosts;
     struct br_stream_ops *stream_ops; /* of operations on streams; under its own lock */

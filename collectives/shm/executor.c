@@ -403,8 +403,11 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;
-    else
+    else if (comm->context->memory_trip <= 0)
         br_shm_past_measure_trip(&shm->coll.past, br_shm_coll_space(&shm->coll, 1));
+    else
+        shm->coll.past.trip = comm->context->memory_trip;
+    comm->context->memory_trip = shm->coll.past.trip;
     br_shm_executor_set_limits(shm);
     shm->small_end = executor_small_end(shm);
     shm->group = comm->group;

@@ -194,6 +194,7 @@ static void run_ranks(uint32_t n, size_t split_bytes, bool direct)
         assert_int_equal(r ? br_shm_coll_attach(&shm->coll, n, r, fd)
                            : br_shm_coll_create(&shm->coll, n, 0, &fd),
                          0);
+        shm->coll.past.trip = n % 2 ? 1e-12 : 0; /* all that is measured goes past the caches */
     }
     close(fd);
     for (uint32_t r = 0; r < n; r++)
