@@ -6,7 +6,7 @@
  * BR_SHM_COLL_DEPTH - 1 epochs ahead of the slowest rank: whoever needs nothing of the others does
  * not wait for them.
  *
- * The numbered notes, with the proof, are in doc/design/shared_memory.md.
+ * The numbered notes, with the proof, are in doc/design/shared_collectives.md.
  */
 #ifndef BR_COLLECTIVES_SHM_COLL_H
 #define BR_COLLECTIVES_SHM_COLL_H

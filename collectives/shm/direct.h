@@ -4,7 +4,7 @@
  * first each publishes where its buffer is, and who needs something of it copies it from there
  * (process_vm_readv()). In the second each says how that has ended; then nobody reads any more. If
  * a rank could not read, the operation begins anew, through the segment
- * (doc/design/shared_memory.md).
+ * (doc/design/shared_collectives.md).
  */
 #ifndef BR_COLLECTIVES_SHM_DIRECT_H
 #define BR_COLLECTIVES_SHM_DIRECT_H

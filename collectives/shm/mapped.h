@@ -4,7 +4,7 @@
  * part from where the other one has it, in place of two copies through the segment. In the first
  * round each rank says where that is. Only if both do they read, and say in a second round how it
  * has ended, as in direct.h; else the operation goes on in chunks
- * (doc/design/shared_memory.md, round.h, note 7).
+ * (doc/design/shared_collectives.md, round.h, note 7).
  */
 #ifndef BR_COLLECTIVES_SHM_MAPPED_H
 #define BR_COLLECTIVES_SHM_MAPPED_H

@@ -5,7 +5,7 @@
  * (br_copy_uncached()): then the readers fetch it from memory. Which is cheaper depends on how far
  * the cores are from each other, and on whether the reader is on this rank's core. So a rank looks
  * at what its copies have cost, for itself alone: the readers notice nothing but the time
- * (doc/design/shared_memory.md).
+ * (doc/design/shared_collectives.md).
  */
 #ifndef BR_COLLECTIVES_SHM_PAST_H
 #define BR_COLLECTIVES_SHM_PAST_H

@@ -136,7 +136,7 @@ static void small_combine(const struct br_shm_executor *shm, const struct br_shm
             small_copy(shm, small, r, r);
 }
 
-/* How many pauses there are at most before the first look (shared_memory.md, coll.h, note 14).
+/* How many pauses there are at most before the first look (shared_collectives.md, coll.h, note 14).
  * Where one rank waits for another that does not wait for it, what it waits longer makes the other
  * one later, in whatever both call before the next time, so that there would often be as many as
  * may. */

@@ -4,7 +4,7 @@
  * all, where in one round every rank, or the root, would reduce all of them. Of a reduce the root
  * has no part. The operation is cut into chunks. In round i a rank publishes its values of chunk i
  * and the sums of its part of chunk i - 1, so that c chunks take c + 1 rounds
- * (doc/design/shared_memory.md).
+ * (doc/design/shared_collectives.md).
  *
  * Values are combined in the order of the ranks, as in one round: both have the same bits.
  */
