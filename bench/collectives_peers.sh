@@ -15,7 +15,7 @@ sizes="8 64 512 4096 32768 262144 2097152 16777216 67108864"
 usage() {
     cat << END
 Usage: bench/collectives_peers.sh [options]
-  --rounds N           rounds over all peers, the median counts (default $rounds)
+  --rounds N           rounds over all peers, the median of each phase counts (default $rounds)
   --ms N               time budget of one size in one round (default $ms)
   --ranks "2 4"        numbers of ranks (default "$ranks")
   --transports "shm loopback veth"   (default "$transports")
@@ -50,38 +50,30 @@ fi
 . "$here/peers/namespaces.sh"
 # shellcheck source-path=SCRIPTDIR
 . "$here/peers/drivers.sh"
-results=$work/results
+# shellcheck source-path=SCRIPTDIR
+. "$here/peers/turns.sh"
 export congestion before
 
-# One collective of one peer once; appends "transport ranks collective pace bytes peer us busy_us" lines to $results.
+# One collective of one peer once: "transport ranks collective pace bytes peer us busy_us" lines.
 measure() {
-    local transport=$1 n=$2 peer=$3 collective=$4
+    local transport=$1 n=$2 collective=$3 peer=$4
     # shellcheck disable=SC2086 # the sizes are a list
-    launch_driver 3600 "$peer" "$transport" "$n" --collectives "$collective" --paces "${paces// /,}" "$ms" $sizes
+    launch_driver 3600 "$peer" "$transport" "$n" --collectives "$collective" --paces "${paces// /,}" --full-speed "$full_speed" "$ms" $sizes
     awk -v t="$transport" -v n="$n" -v p="$peer" \
-        'NF == 6 && $3 ~ /^[0-9]+$/ { print t, n, $1, $2, $3, p, $4, $6 }' "$work/out" >> "$results"
+        'NF == 6 && $3 ~ /^[0-9]+$/ { print t, n, $1, $2, $3, p, $4, $6 }' "$work/out"
 }
 
 present=
 for peer in $peers; do build_driver "$peer" && present+=" $peer"; done
 [[ -n $present ]] || { echo "nothing to measure" >&2; exit 1; }
 [[ $transports == shm ]] || { namespaces_up && namespaces_congestion "$congestion"; }
-: > "$results"
 for transport in $transports; do
     for n in $ranks; do
-        for ((round = 1; round <= rounds; round++)); do
-            # The peers take turns for each collective: a virtual machine has phases of some ten seconds in which all is slower.
-            for collective in $collectives; do
-                echo "  $transport, $n ranks, round $round of $rounds: $collective" >&2
-                for peer in $present; do
-                    ! can_run "$peer" "$n" || [[ $peer == tcp && ($n -ne 2 || $transport == shm) ]] ||
-                        measure "$transport" "$n" "$peer" "$collective"
-                done
-            done
-        done
+        # shellcheck disable=SC2086 # a list
+        take_turns "$transport" "$n" $collectives
     done
 done
 [[ -s $results ]] || { echo "no peer delivered a result" >&2; exit 1; }
-awk -v peers="$present" -v json="$json" -v svg="$svg" -v cpus="$cpus" -v rounds="$rounds" -v machine="$(uname -m), $(uname -r)" \
-    -f "$here/peers/median.awk" -f "$here/peers/collectives.awk" "$results"
+awk -v peers="$present" -v json="$json" -v svg="$svg" -v cpus="$cpus" -v machine="$(uname -m), $(uname -r)" \
+    -f "$here/peers/median.awk" -f "$here/peers/phases.awk" -f "$here/peers/collectives.awk" "$turns" "$results"
 echo "written to $json${svg:+ and $svg}"

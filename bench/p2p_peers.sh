@@ -12,7 +12,7 @@ sizes="8 64 512 4096 32768 262144 2097152"
 usage() {
     cat <<END
 Usage: bench/p2p_peers.sh [options]
-  --rounds N           rounds over all peers, the median counts (default $rounds)
+  --rounds N           rounds over all peers, the median of each phase counts (default $rounds)
   --ms N               time budget of one figure in one round (default $ms)
   --transports "shm loopback veth"   default "$transports"
   --congestion NAME    of TCP (default $congestion)
@@ -37,28 +37,28 @@ export congestion before
 . "$here/peers/namespaces.sh"
 # shellcheck source-path=SCRIPTDIR
 . "$here/peers/drivers.sh"
-results=$work/results
+# shellcheck source-path=SCRIPTDIR
+. "$here/peers/turns.sh"
 mpi_sources=(p2p_mpi.c p2p.c) braid_sources=(p2p_braid.c p2p.c)
+
+# One size of one peer once: "transport kind bytes peer us rate" lines.
+measure() {
+    local transport=$1 size=$3 peer=$4 kinds='message|put|get'
+    # Accesses of Open MPI 5 within a host are in shared memory whatever it is told.
+    [[ $peer$transport != openmpi5loopback ]] || kinds=message
+    launch_driver 600 "$peer" "$transport" 2 "$ms" "$size"
+    awk -v t="$transport" -v p="$peer" -v kinds="^($kinds)\$" '$1 ~ kinds && /^[a-z]* [0-9]/ {print t, $1, $2, p, $3, $4}' "$work/out"
+}
 
 present=
 for peer in $peers; do build_driver "$peer" && present+=" $peer"; done
 [[ -n $present ]] || { echo "nothing to measure" >&2; exit 1; }
 [[ $transports == shm ]] || { namespaces_up; namespaces_congestion "$congestion"; }
-: >"$results"
 for transport in $transports; do
-    for ((round = 1; round <= rounds; round++)); do
-        for peer in $present; do
-            echo "  $transport, round $round of $rounds: $peer" >&2
-            # shellcheck disable=SC2086 # the sizes are a list
-            launch_driver 600 "$peer" "$transport" 2 "$ms" $sizes
-            # Accesses of Open MPI 5 within a host are in shared memory whatever it is told.
-            [[ $peer$transport == openmpi5loopback ]] && kinds=message || kinds='message|put|get'
-            awk -v t="$transport" -v p="$peer" -v kinds="^($kinds)\$" '$1 ~ kinds && /^[a-z]* [0-9]/ {print t, $1, $2, p, $3, $4}' \
-                "$work/out" >>"$results"
-        done
-    done
+    # shellcheck disable=SC2086 # a list
+    take_turns "$transport" 2 $sizes
 done
 [[ -s $results ]] || { echo "no peer delivered a result" >&2; exit 1; }
-awk -v peers="$present" -v json="$json" -v cpus="$cpus" -v rounds="$rounds" -v tcp="$congestion" -v cpu="$(uname -m), $(uname -r)" \
-    -f "$here/peers/median.awk" -f "$here/peers/p2p_report.awk" "$results"
+awk -v peers="$present" -v json="$json" -v cpus="$cpus" -v tcp="$congestion" -v cpu="$(uname -m), $(uname -r)" \
+    -f "$here/peers/median.awk" -f "$here/peers/phases.awk" -f "$here/peers/p2p_report.awk" "$turns" "$results"
 echo "written to $json"

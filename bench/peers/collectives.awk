@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# "transport ranks collective pace bytes peer us busy_us" lines of all rounds -> tables on stdout, JSON in `json` and a heat map in `svg` ("": none).
-# Variables: peers (list), json, svg, cpus, rounds, machine (in words).
+# "transport ranks collective pace bytes peer us busy_us before_ns after_ns" lines of all rounds -> tables on stdout, JSON in `json` and a heat map in `svg` ("": none);
+# with median.awk and behind phases.awk. Variables: peers (list), json, svg, cpus, machine (in words).
 BEGIN {
     title["barrier"] = "a barrier before each call"
     title["stream"] = "one call behind the other"
@@ -11,13 +11,13 @@ BEGIN {
     letters["mpich5"] = "M5"
     letters["impi"] = "I"
 }
-# The fastest peer's time of a cell over braid's; 0: one of them is missing. In a comparison of two builds the peer is the build of before. Leaves the peer
-# in `fastest`.
-function ratio(cell, p, us, best, mine)
+# The fastest peer's time of a cell in phase f over braid's; 0: one of them is missing. In a comparison of two builds the peer is the build of before. Leaves
+# the peer in `fastest`.
+function ratio(cell, f, p, us, best, mine)
 {
     fastest = ""
     for (p = 1; p <= peer_count; p++) {
-        us = median(cell SUBSEP peer[p])
+        us = median(cell SUBSEP f SUBSEP peer[p])
         if (us && (peer[p] !~ /^braid/ || peer[p] == "braid_before") && (!best || us < best)) {
             best = us
             fastest = peer[p]
@@ -27,35 +27,61 @@ function ratio(cell, p, us, best, mine)
     }
     return best && mine ? best / mine : 0
 }
-function times(group, c, s, p, cell, us, line)
+# What counts of the phases of a cell: the geometric mean of their ratios, or where they differ by more than 1.2 the least; 0: there is none. Leaves in
+# `words` what a table shows: that mean, or all ratios, and beside several peers who is the fastest.
+function verdict(cell, f, r, n, logs, least, most, all, letter, who, same)
 {
-    printf "\n%s, us (median of %d)\n%-16s%8s", name[group], rounds, "", "size"
+    same = 1
+    for (f = 1; f <= phases; f++) {
+        if (!(r = ratio(cell, f)))
+            continue
+        letter = peer_count > 2 ? letters[fastest] : ""
+        if (n++ && letter != who)
+            same = 0
+        who = who (n > 1 && !same ? "/" : "") (n > 1 && same ? "" : letter)
+        all = all (n > 1 ? "/" : "") sprintf("%.2f", r)
+        logs += log(r)
+        least = n == 1 || r < least ? r : least
+        most = r > most ? r : most
+    }
+    if (!n)
+        return 0
+    r = most <= 1.2 * least ? exp(logs / n) : least
+    words = (most <= 1.2 * least ? sprintf("%.2f", r) : all) (who ? " " who : "")
+    return r
+}
+function row(group, collective, bytes, f, p, cell, us, line)
+{
+    cell = group SUBSEP collective SUBSEP bytes
+    line = sprintf("%-16s%8s %8.0f", collective, bytes ? human(bytes) : "", phase_ns[f])
+    for (p = 1; p <= peer_count; p++) {
+        us = median(cell SUBSEP f SUBSEP peer[p])
+        line = line (us ? sprintf(" %12.2f", us) : sprintf(" %12s", "-"))
+    }
+    print line (ratio(cell, f) ? sprintf(" %12.2fx", ratio(cell, f)) : "")
+}
+function times(group, c, s, f, p)
+{
+    printf "\n%s, us (medians)\n%-16s%8s %8s", name[group], "", "size", "line, ns"
     for (p = 1; p <= peer_count; p++)
         printf " %12s", peer[p]
     print " fastest/braid"
     for (c = 1; c <= collective_count; c++)
-        for (s = 1; s <= size_count; s++) {
-            cell = group SUBSEP collective[c] SUBSEP size[s]
-            if (!(cell in cells))
-                continue
-            line = sprintf("%-16s%8s", collective[c], size[s] ? human(size[s]) : "")
-            for (p = 1; p <= peer_count; p++) {
-                us = median(cell SUBSEP peer[p])
-                line = line (us ? sprintf(" %12.2f", us) : sprintf(" %12s", "-"))
-            }
-            print line (ratio(cell) ? sprintf(" %12.2fx", ratio(cell)) : "")
-        }
+        for (s = 1; s <= size_count; s++)
+            for (f = 1; f <= phases; f++)
+                if ((group, collective[c], size[s], f) in cells)
+                    row(group, collective[c], size[s], f)
 }
 # The sizes that any collective of a group has been measured with: a barrier has none, the others all.
 function measured(group, s, c)
 {
     for (c = 1; c <= collective_count; c++)
-        if ((group SUBSEP collective[c] SUBSEP size[s]) in cells)
+        if ((group, collective[c], size[s]) in cells)
             return 1
     return 0
 }
-# The ratios alone, a table of Markdown; beside several peers, with who is the fastest.
-function grid(group, c, s, r, row, any)
+# The ratios alone, a table of Markdown.
+function grid(group, c, s, r, line, any)
 {
     printf "\n| %s |", name[group]
     for (s = 1; s <= size_count; s++)
@@ -67,32 +93,34 @@ function grid(group, c, s, r, row, any)
             printf "---|"
     print ""
     for (c = 1; c <= collective_count; c++) {
-        row = "| " collective[c] " |"
+        line = "| " collective[c] " |"
         any = 0
         for (s = 1; s <= size_count; s++)
             if (measured(group, s)) {
-                r = ratio(group SUBSEP collective[c] SUBSEP size[s])
+                r = verdict(group SUBSEP collective[c] SUBSEP size[s])
                 any = any || r
-                row = row (r ? sprintf(" %.2f%s |", r, peer_count > 2 && fastest in letters ? " " letters[fastest] : "") : " |")
+                line = line (r ? " " words " |" : " |")
             }
         if (any)
-            print row
+            print line
     }
 }
-function records(group, where, c, s, p, cell, key, separator)
+function record(where, collective, bytes, f, peer, key)
+{
+    key = where[1] SUBSEP where[2] SUBSEP where[3] SUBSEP collective SUBSEP bytes SUBSEP f SUBSEP peer
+    if (count[key])
+        printf "%s    {\"transport\": \"%s\", \"ranks\": %d, \"collective\": \"%s\", \"pace\": \"%s\", \"bytes\": %d, \"line_ns\": %.0f, " \
+            "\"peer\": \"%s\", \"us\": %.3f, \"busy_us\": %.1f, \"rounds\": %d}", written++ ? ",\n" : "", where[1], where[2], collective, \
+            where[3], bytes, phase_ns[f], peer, median(key), median(key, "busy"), count[key] > json
+}
+function records(group, where, c, s, f, p)
 {
     split(group, where, SUBSEP)
     for (c = 1; c <= collective_count; c++)
         for (s = 1; s <= size_count; s++)
-            for (p = 1; p <= peer_count; p++) {
-                cell = group SUBSEP collective[c] SUBSEP size[s]
-                key = cell SUBSEP peer[p]
-                if (!count[key])
-                    continue
-                printf "%s    {\"transport\": \"%s\", \"ranks\": %d, \"collective\": \"%s\", \"pace\": \"%s\", \"bytes\": %d, " \
-                    "\"peer\": \"%s\", \"us\": %.3f, \"busy_us\": %.1f, \"rounds\": %d}", written++ ? ",\n" : "", where[1], where[2], \
-                    collective[c], where[3], size[s], peer[p], median(key), median(key, "busy"), count[key] > json
-            }
+            for (f = 1; f <= phases; f++)
+                for (p = 1; p <= peer_count; p++)
+                    record(where, collective[c], size[s], f, peer[p])
 }
 # Red below 1, white at 1, green above, full at factors of 4 and 2.
 function colour(r, t)
@@ -123,7 +151,7 @@ function heat_map(wide, high, x, y, g, c, s, r)
         for (c = 1; c <= collective_count; c++) {
             printf "<text x=\"8\" y=\"%d\">%s</text>\n", y + 34 + 22 * c - 6, collective[c] > svg
             for (s = 1; s <= size_count; s++) {
-                r = ratio(groups[g] SUBSEP collective[c] SUBSEP size[s])
+                r = verdict(groups[g] SUBSEP collective[c] SUBSEP size[s])
                 if (!r)
                     continue
                 x = 130 + 58 * (s - 1)
@@ -133,6 +161,10 @@ function heat_map(wide, high, x, y, g, c, s, r)
         }
     }
     print "</svg>" > svg
+}
+!(f = phase_of_turn()) {
+    left_out++
+    next
 }
 {
     group = $1 SUBSEP $2 SUBSEP $4
@@ -144,8 +176,8 @@ function heat_map(wide, high, x, y, g, c, s, r)
         seen[$3] = collective[++collective_count] = $3
     if (!($5 in known))
         known[$5] = size[++size_count] = $5
-    cells[group, $3, $5] = 1
-    key = group SUBSEP $3 SUBSEP $5 SUBSEP $6
+    cells[group, $3, $5] = cells[group, $3, $5, f] = 1
+    key = group SUBSEP $3 SUBSEP $5 SUBSEP f SUBSEP $6
     sample[key, ++count[key]] = $7
     worked[key, count[key]] = $8
 }
@@ -158,6 +190,8 @@ END {
     }
     for (g = 1; g <= group_count; g++)
         grid(groups[g])
+    if (left_out)
+        printf "\n%d of %d times are left out: the distance of the cores changed within the turn\n", left_out, FNR
     print "\n  ]\n}" > json
     if (svg)
         heat_map()

@@ -32,8 +32,13 @@ build_driver() {
     }
 }
 
-# Whether peer $1 can be measured with $2 ranks: MPICH spins, whatever it is told, and with more ranks than cores a call takes time slices of the scheduler.
-can_run() { [[ $1 != mpich* || $2 -le $cpus ]]; }
+# can_run PEER RANKS TRANSPORT: MPICH spins, whatever it is told, and with more ranks than cores a call takes time slices of the scheduler. The bare sockets are two.
+can_run() {
+    case $1 in
+    mpich*) (($2 <= cpus)) ;;
+    tcp) [[ $2 == 2 && $3 != shm ]] ;;
+    esac
+}
 
 # The namespace of rank $1 of $2.
 side_of() { (($1 * 2 < $2)) && echo "$net_a" || echo "$net_b"; }

@@ -9,9 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "speed.h"
+
 #define LEAST    7
 #define MOST     5000
 #define WARM_UPS 8
+/* Times that were not measured at full speed are repeated, in all for as many budgets a size. */
+#define SPARE 10
+#define NOISE 1.1 /* of speed_ns() */
 
 #define MOST_MEMORY (4.0 * (1u << 30)) /* buffers of all ranks together */
 
@@ -29,6 +34,8 @@ struct bench {
     enum pace pace;
     size_t count; /* elements of a block of the current size */
     double *times;
+    double full_speed; /* speed_ns() while nobody else uses these cores; 0: not known */
+    double spare_us;   /* how long times may still be repeated, on every rank the same */
 };
 
 /* Blocks of the larger one of the two buffers. */
@@ -137,6 +144,46 @@ static int measure(struct bench *bench, double budget_us, double *each, double *
     return failed;
 }
 
+/* Whether the cores of all ranks are at full speed now. *us, which something took, becomes that of
+ * the slowest rank. */
+static int at_full_speed(struct bench *bench, double *us, bool *yes)
+{
+    double slowest[2] = {speed_ns(), *us};
+    if (bench->peer->maximum(slowest, 2))
+        return 1;
+    *us = slowest[1];
+    *yes = slowest[0] < NOISE * bench->full_speed;
+    return 0;
+}
+
+/* As measure(). While there is time to spare it waits for full speed before, and measures again
+ * where that is gone afterwards. */
+static int measure_at_full_speed(struct bench *bench, double budget_us, double *each, double *busy)
+{
+    bool full = false;
+    double start = microseconds(), took;
+
+    if (bench->full_speed == 0)
+        return measure(bench, budget_us, each, busy);
+    while (!full && bench->spare_us > 0) {
+        took = microseconds() - start;
+        start += took;
+        if (at_full_speed(bench, &took, &full))
+            return 1;
+        bench->spare_us -= took;
+    }
+    do {
+        start = microseconds();
+        if (measure(bench, budget_us, each, busy))
+            return 1;
+        took = microseconds() - start;
+        if (at_full_speed(bench, &took, &full))
+            return 1;
+        bench->spare_us -= full ? 0 : took;
+    } while (!full && bench->spare_us > 0);
+    return 0;
+}
+
 /*
  * The floor of every out-of-place collective: each rank reads its input and writes its output once,
  * all at the same time. Timed as a whole, so that waiting for a core counts when there are fewer
@@ -232,7 +279,7 @@ static int one_size(struct bench *bench, size_t bytes, double budget_us, bool li
         return 0;
     bench->count = bytes / sizeof(float);
     memset(bench->out, 0, result_count(bench) * sizeof(float));
-    if (measure(bench, budget_us, &each, &busy) || verify(bench))
+    if (measure_at_full_speed(bench, budget_us, &each, &busy) || verify(bench))
         return 1;
     if (limit && measure_floor(bench, budget_us / 2, &floor))
         return 1;
@@ -286,7 +333,7 @@ static bool sizes_valid(char **argv, int argc, size_t *largest)
 struct choice {
     bool limit;
     unsigned collectives, paces; /* bits */
-    double budget_us;
+    double budget_us, full_speed;
     char **sizes;
     int size_count;
 };
@@ -304,6 +351,8 @@ static bool choice_read(struct choice *choice, int argc, char **argv)
             choice->collectives = names_in(argv[++i], collective_names, PEER_COLLECTIVES);
         else if (!strcmp(argv[i], "--paces") && i + 1 < argc)
             choice->paces = names_in(argv[++i], pace_names, PACES);
+        else if (!strcmp(argv[i], "--full-speed") && i + 1 < argc)
+            choice->full_speed = atof(argv[++i]);
         else
             break;
     choice->budget_us = i < argc ? atof(argv[i++]) * 1e3 : 0;
@@ -314,7 +363,7 @@ static bool choice_read(struct choice *choice, int argc, char **argv)
         return true;
     fprintf(stderr,
             "usage: %s [--limit] [--collectives NAME,...] [--paces each,barrier,stream] "
-            "MILLISECONDS SIZE...\n",
+            "[--full-speed NS] MILLISECONDS SIZE...\n",
             argv[0]);
     return false;
 }
@@ -355,7 +404,10 @@ int peer_measure(const struct peer *peer, int argc, char **argv)
     if (!choice_read(&choice, argc, argv))
         return 2;
     void *(*get)(size_t) = peer->get ? peer->get : malloc;
-    struct bench bench = {.peer = peer, .times = (double *)malloc(MOST * sizeof(double))};
+    struct bench bench = {.peer = peer,
+                          .times = (double *)malloc(MOST * sizeof(double)),
+                          .full_speed = choice.full_speed,
+                          .spare_us = SPARE * choice.budget_us * choice.size_count};
     size_t largest = largest_buffer(&bench, &choice);
     bench.in = (float *)get(largest);
     bench.out = (float *)get(largest);

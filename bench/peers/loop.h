@@ -42,8 +42,10 @@ struct peer {
 };
 
 /*
- * argv: [--limit] [--collectives NAME,...] [--paces PACE,...] MILLISECONDS SIZE... in bytes of a
- * block, ascending; default allreduce and each. The paces:
+ * argv: [--limit] [--collectives NAME,...] [--paces PACE,...] [--full-speed NS] MILLISECONDS
+ * SIZE... in bytes of a block, ascending; default allreduce and each. With the full speed of the
+ * cores (speed.h) a size is measured when all ranks have it, and again if they have it no more
+ * afterwards, for at most ten times the budgets of all sizes. The paces:
  *   each     call after call, each timed; the median over calls of the maximum over the ranks
  *   barrier  the same, with a barrier before each call
  *   stream   call after call, timed as a whole until every rank has ended; a call's share
