@@ -18,12 +18,12 @@ look() {
 look
 
 take_turn() { # TRANSPORT RANKS THING PEER
-    local before=$distance
+    local earlier=$distance
     measure "$@" > "$work/lines"
     look
     [[ -s $work/lines ]] || return
-    sed "s/\$/ $before $distance/" "$work/lines" >> "$results"
-    echo "$* $before $distance" >> "$turns"
+    sed "s/\$/ $earlier $distance/" "$work/lines" >> "$results"
+    echo "$* $earlier $distance" >> "$turns"
 }
 
 # take_turns TRANSPORT RANKS THING...: all rounds. Then turns are repeated until each peer has had as many in each phase as there are rounds, for at most half of the time again.
