@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/ways.h"
 
-/* Bursts between two looks at the worse way: at first, and at most. Twice as many after each look
+/* Bursts between two looks at other ways: at first, and at most. Twice as many after each look
  * that has changed nothing. */
 #define PAUSE_LEAST 4u
 #define PAUSE_MOST  256u
@@ -11,14 +11,23 @@
  */
 #define LESS 0.9
 
-static enum br_way ways_other(enum br_way way)
+/* The way that is tried next: of all but the one that is taken, each has its turn. */
+static enum br_way ways_look(const struct br_ways *ways, struct br_ways_class *class)
 {
-    return way == BR_WAY_PIPE ? BR_WAY_DIRECT : BR_WAY_PIPE;
+    for (int i = 0; i < BR_WAYS; i++) {
+        class->looked = (class->looked + 1) % BR_WAYS;
+        if (class->looked != class->way && !ways->closed[class->looked])
+            return class->looked;
+    }
+    return class->way;
 }
 
 /* A way for the next burst, and whether it is measured: a clock is read six times for that. */
-static enum br_way ways_choose(struct br_ways_class *class, bool *measured)
+static enum br_way ways_choose(const struct br_ways *ways, struct br_ways_class *class,
+                               bool *measured)
 {
+    if (ways->closed[class->way])
+        class->way = BR_WAY_PIPE;
     *measured = class->until_look % MEASURED == 0;
     if (class->until_look) {
         class->until_look--;
@@ -28,7 +37,7 @@ static enum br_way ways_choose(struct br_ways_class *class, bool *measured)
                    : class->pause < PAUSE_MOST ? 2 * class->pause
                                                : PAUSE_MOST;
     class->until_look = class->pause;
-    return ways_other(class->way);
+    return ways_look(ways, class);
 }
 
 /* A burst has returned. What other programs take of the time makes single bursts look expensive,
@@ -36,7 +45,7 @@ static enum br_way ways_choose(struct br_ways_class *class, bool *measured)
 static void ways_learn(struct br_ways *ways, const struct br_ways_burst *burst)
 {
     struct br_ways_class *class = &ways->classes[burst->class];
-    enum br_way other = ways_other(class->way);
+    enum br_way best = class->way;
     uint64_t took = burst->end - burst->start;
     double *known = &class->cost[burst->way], cost, most = *known * 2;
 
@@ -48,9 +57,12 @@ static void ways_learn(struct br_ways *ways, const struct br_ways_burst *burst)
         *known = cost;
     else
         *known += ((cost < most ? cost : most) - *known) / 4;
-    if (class->cost[other] <= 0 || class->cost[other] > LESS * class->cost[class->way])
+    for (int way = 0; way < BR_WAYS; way++)
+        if (class->cost[way] > 0 && !ways->closed[way] && class->cost[way] < class->cost[best])
+            best = (enum br_way)way;
+    if (best == class->way || class->cost[best] > LESS * class->cost[class->way])
         return;
-    class->way = other;
+    class->way = best;
     class->pause = class->until_look = PAUSE_LEAST;
 }
 
@@ -64,7 +76,7 @@ struct br_ways_frame br_ways_post(struct br_ways *ways, uint32_t length)
         ways->posted = 0;
         burst->burst++;
         burst->class = class;
-        burst->way = ways_choose(&ways->classes[class], &burst->measured);
+        burst->way = ways_choose(ways, &ways->classes[class], &burst->measured);
         /* when the ones before it have returned is known only of those that are measured */
         burst->measured = burst->measured || ways->under_way;
     }

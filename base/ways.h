@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * By which way payload that lies in no segment goes from one process to another: through memory
- * that both have mapped, or read from where it lies. Who decides does so by what either way has
+ * that both have mapped, written by way of the writer's caches or past them, or read from where it
+ * lies. Who decides does so by what either way has
  * cost so far: the writer of a link for each frame (the words below are its), the root of a gather
  * for each call, where chunks stand for the pipe (doc/design/shared_memory.md, ways.h).
  *
@@ -20,13 +21,14 @@
 #define BR_WAYS_CLASSES    11 /* of lengths, by powers of two: 16 KiB to 16 MiB */
 #define BR_WAYS_BURST      16u
 
-enum br_way { BR_WAY_PIPE, BR_WAY_DIRECT, BR_WAYS };
+enum br_way { BR_WAY_PIPE, BR_WAY_PIPE_PAST, BR_WAY_DIRECT, BR_WAYS };
 
 /* What is known of frames of one class. */
 struct br_ways_class {
     enum br_way way;            /* that is taken */
+    enum br_way looked;         /* of the others: that was tried last */
     double cost[BR_WAYS];       /* ns for a byte; 0: nothing is known yet */
-    uint32_t until_look, pause; /* bursts until the worse way is tried again, and between tries */
+    uint32_t until_look, pause; /* bursts until another way is tried, and between tries */
 };
 
 /* What a frame under way keeps for br_ways_returned(). */
@@ -49,7 +51,7 @@ struct br_ways_burst {
 };
 
 struct br_ways {
-    bool refused; /* the peer could not read something: all goes through the pipe from now on */
+    bool closed[BR_WAYS];         /* ways that cannot be taken: the pipe always can */
     uint32_t under_way, posted;   /* frames: in all; of the burst that is posted */
     struct br_ways_frame posting; /* each frame of that burst */
     struct br_ways_burst returning;

@@ -396,6 +396,7 @@ int br_shm_executor_create(struct braid_comm *comm)
         return rc;
     }
     shm->direct.token = token;
+    shm->direct.ways.closed[BR_WAY_PIPE_PAST] = true; /* chunks know themselves (past.h) */
     shm->direct.read_bytes = &comm->context->worker->counters.mapped_bytes;
     shm->split_bytes = br_shm_coll_said(&shm->coll, BR_SHM_COLL_SPLIT_BYTES);
     shm->split_reduce_bytes = (size_t)BR_SHM_SPLIT_PART * shm->n;

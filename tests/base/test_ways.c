@@ -11,19 +11,22 @@
 
 static struct br_ways ways;
 static uint64_t now;
+static uint64_t past; /* the time of a frame past the caches; 0: that of the pipe */
 
 static int setup(void **state)
 {
     (void)state;
     ways = (struct br_ways){0};
     now = 1000;
+    past = 0;
     return 0;
 }
 
-/* Bursts of so many frames, each way with its time of a frame. Returns how many bursts were read
- * directly. */
-static int send_bursts(int bursts, int frames, uint64_t pipe, uint64_t direct)
+/* Bursts of so many frames, each way with its time of a frame. Returns how many bursts went
+ * `which` way. */
+static int send_bursts_by(enum br_way which, int bursts, int frames, uint64_t pipe, uint64_t direct)
 {
+    uint64_t times[BR_WAYS] = {pipe, past ? past : pipe, direct};
     int n = 0;
 
     for (int i = 0; i < bursts; i++) {
@@ -34,9 +37,9 @@ static int send_bursts(int bursts, int frames, uint64_t pipe, uint64_t direct)
             frame[k].posted = frame[k].measured ? now : 0;
             assert_int_equal(frame[k].way, frame[0].way);
         }
-        n += frame[0].way == BR_WAY_DIRECT;
+        n += frame[0].way == which;
         for (int k = 0; k < frames; k++) {
-            uint64_t took = frame[k].way == BR_WAY_DIRECT ? direct : pipe;
+            uint64_t took = times[frame[k].way];
 
             now += took;
             frame[k].worked = frame[k].measured ? took : 0;
@@ -48,6 +51,11 @@ static int send_bursts(int bursts, int frames, uint64_t pipe, uint64_t direct)
     return n;
 }
 
+static int send_bursts(int bursts, int frames, uint64_t pipe, uint64_t direct)
+{
+    return send_bursts_by(BR_WAY_DIRECT, bursts, frames, pipe, direct);
+}
+
 static void ways__take_the_one_that_costs_less(void **state)
 {
     (void)state;
@@ -56,6 +64,29 @@ static void ways__take_the_one_that_costs_less(void **state)
     assert_in_range(send_bursts(2000, 1, 8000, 4000), 1960, 1999);
     setup(state);
     assert_in_range(send_bursts(2000, BR_WAYS_BURST, 8000, 4000), 1960, 1999);
+}
+
+/* Each of the three may be the one, whichever has been before. */
+static void ways__are_three(void **state)
+{
+    (void)state;
+    (void)send_bursts(500, 1, 8000, 4000);
+    past = 2000;
+    (void)send_bursts(600, 1, 8000, 4000); /* each of the others is looked at every 512 bursts */
+    assert_in_range(send_bursts_by(BR_WAY_PIPE_PAST, 1000, 1, 8000, 4000), 970, 999);
+    (void)send_bursts(600, 1, 1000, 4000);
+    assert_in_range(send_bursts_by(BR_WAY_PIPE, 1000, 1, 1000, 4000), 970, 999);
+}
+
+/* One that is closed is never tried, and left if it was the one. */
+static void ways__may_be_closed(void **state)
+{
+    (void)state;
+    (void)send_bursts(500, 1, 8000, 4000);
+    ways.closed[BR_WAY_DIRECT] = true;
+    assert_int_equal(send_bursts(1000, 1, 8000, 4000), 0);
+    ways.closed[BR_WAY_PIPE_PAST] = true;
+    assert_int_equal(send_bursts_by(BR_WAY_PIPE, 1000, 1, 8000, 4000), 1000);
 }
 
 /* The cores come near to each other, and go away again. */
@@ -135,14 +166,16 @@ static void ways__nothing_known(void **state)
     }
     assert_int_equal(ways.under_way, 0);
     for (int i = 0; i < BR_WAYS_CLASSES; i++)
-        assert_true(ways.classes[i].cost[BR_WAY_PIPE] <= 0 &&
-                    ways.classes[i].cost[BR_WAY_DIRECT] <= 0);
+        for (int way = 0; way < BR_WAYS; way++)
+            assert_true(ways.classes[i].cost[way] <= 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(ways__take_the_one_that_costs_less, setup),
+        cmocka_unit_test_setup(ways__are_three, setup),
+        cmocka_unit_test_setup(ways__may_be_closed, setup),
         cmocka_unit_test_setup(ways__follow_the_machine, setup),
         cmocka_unit_test_setup(ways__one_long_burst, setup),
         cmocka_unit_test_setup(ways__who_is_late_costs_nothing, setup),

@@ -122,12 +122,12 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
     }
     if (number == -EAGAIN)
         return -EAGAIN;
-    if (frame->length < BR_WAYS_LEAST || link->ways.refused)
+    if (frame->length < BR_WAYS_LEAST)
         return BR_SOURCE_PIPE;
     *way = br_ways_post(&link->ways, frame->length);
     if (way->measured)
         way->posted = br_clock_now();
-    if (way->way == BR_WAY_PIPE)
+    if (way->way != BR_WAY_DIRECT)
         return BR_SOURCE_PIPE;
     cell->address = (uintptr_t)frame->payload;
     cell->token_address = (uintptr_t)&br_shm_device(&link->base)->token;
@@ -197,8 +197,8 @@ __attribute__((noinline)) static void pipe_out(struct br_shm_link *link)
 
         if (number < 0)
             break;
-        br_copy(br_pipe_buffer(&link->pipe, (uint32_t)number), posted->payload + link->piping_done,
-                n);
+        (posted->way.way == BR_WAY_PIPE_PAST ? br_copy_uncached : br_copy)(
+            br_pipe_buffer(&link->pipe, (uint32_t)number), posted->payload + link->piping_done, n);
         posted->way.worked += began ? br_clock_now() - began : 0;
         br_pipe_hand_over(&link->pipe, (uint32_t)number);
         link->base.device->counters.tx_copied_bytes += n;
@@ -277,13 +277,13 @@ static bool shm_post_came_back(struct br_shm_link *link, struct br_shm_posted *p
     posted->way = (struct br_ways_frame){0};
     if (!refused)
         return true;
-    if (!link->ways.refused) {
+    if (!link->ways.closed[BR_WAY_DIRECT]) {
         br_downgrade(direct_reads);
         br_log_info("%s to %s: its process cannot read this one's memory, which is therefore "
                     "copied twice",
                     link->base.device->name, link->base.peer_name);
     }
-    link->ways.refused = true;
+    link->ways.closed[BR_WAY_DIRECT] = true;
     posted->piping = true;
     again = (struct br_frame){.kind = BR_FRAME_DATA,
                               .length = posted->length,

@@ -393,7 +393,7 @@ static void hostile__returns_a_ticket_whose_payload_is_on_its_way(void **state)
     struct pair *pair = *state;
     uint8_t *bytes = calloc(2 * BR_PIPE_BUFFERS, BR_PIPE_BUFFER);
 
-    inside(&pair->a)->ways.refused = true;
+    inside(&pair->a)->ways.closed[BR_WAY_DIRECT] = true;
     post_placed(&pair->a, bytes, 2 * BR_PIPE_BUFFERS * BR_PIPE_BUFFER, 1u << 16 | 5, 0, NULL, 0);
     end_poll(&pair->a);
     br_inbox_return(&inside(&pair->b)->in, 0, 16);
