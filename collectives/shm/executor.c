@@ -370,6 +370,24 @@ static const struct br_executor_ops ops = {.takes = shm_takes,
                                            .oldest = shm_oldest,
                                            .due = shm_due};
 
+/* Where ranks share cores copies have up to 32 KiB and more; two ranks with a core each give up to
+ * 8 KiB into the ring. With a core for each of more ranks nothing goes past the caches, as it has
+ * not been tried. */
+static void executor_set_trip(struct br_shm_executor *shm)
+{
+    struct br_context *context = shm->context;
+
+    if (!context->crowded && shm->n != 2)
+        return;
+    if (context->memory_trip <= 0) {
+        br_shm_past_measure_trip(&shm->coll.past, br_shm_coll_space(&shm->coll, 1),
+                                 context->crowded ? (size_t)32 << 10
+                                                  : (size_t)1 << BR_SHM_PAST_LEAST_BITS);
+        context->memory_trip = shm->coll.past.trip;
+    }
+    shm->coll.past.trip = context->memory_trip;
+}
+
 int br_shm_executor_create(struct braid_comm *comm)
 {
     struct br_shm_executor *shm;
@@ -404,11 +422,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;
-    else if (comm->context->memory_trip <= 0)
-        br_shm_past_measure_trip(&shm->coll.past, br_shm_coll_space(&shm->coll, 1));
-    else
-        shm->coll.past.trip = comm->context->memory_trip;
-    comm->context->memory_trip = shm->coll.past.trip;
+    executor_set_trip(shm);
     br_shm_executor_set_limits(shm);
     shm->small_end = executor_small_end(shm);
     shm->group = comm->group;

@@ -54,20 +54,19 @@ void br_shm_past_took(struct br_shm_past *past, size_t bytes, uint64_t ns)
         class->until = class->pause = PAUSE;
 }
 
-void br_shm_past_measure_trip(struct br_shm_past *past, uint8_t *memory)
+void br_shm_past_measure_trip(struct br_shm_past *past, uint8_t *memory, size_t bytes)
 {
-    const size_t half = BR_SHM_PAST_TRIAL / 2;
     uint64_t least = UINT64_MAX;
 
     for (int i = 0; i < TRIALS; i++) {
         uint64_t start = br_clock_now(), took;
 
-        br_copy_uncached(memory + half, memory, half);
-        br_copy(memory, memory + half, half);
+        br_copy_uncached(memory + bytes, memory, bytes);
+        br_copy(memory, memory + bytes, bytes);
         took = br_clock_now() - start;
         least = took < least ? took : least;
     }
-    past->trip = (double)least / (double)half;
+    past->trip = (double)least / (double)bytes;
 }
 
 void br_shm_past_copy(struct br_shm_past *past, void *to, const void *from, size_t bytes)

@@ -109,12 +109,12 @@ static void took__knows_lengths_apart(void **state)
 
 static void measure_trip__says_what_a_byte_takes(void **state)
 {
-    uint8_t *memory = calloc(1, BR_SHM_PAST_TRIAL);
+    uint8_t *memory = calloc(2, BYTES);
     struct br_shm_past past = {0};
 
     (void)state;
     assert_non_null(memory);
-    br_shm_past_measure_trip(&past, memory);
+    br_shm_past_measure_trip(&past, memory, BYTES);
     assert_true(past.trip > 1e-4 && past.trip < 100);
     free(memory);
 }
