@@ -121,6 +121,7 @@ struct br_rail {
     uint64_t queued_bytes, queued_at;
     uint64_t ack_asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
     uint32_t window, frame_bytes;
+    uint32_t least_window;       /* bytes; see br_rail_config; 0 on other than byte streams */
     uint64_t target_delay, turn; /* ns; turn: see br_rail_config, 0 on other than byte streams */
     /* bytes/s that it delivers while it is full; 0: it was not full for long enough (section 3) */
     uint64_t rate;

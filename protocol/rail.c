@@ -52,17 +52,20 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
     br_list_init(&rail->unexpected);
 }
 
-/* BR_WINDOW_LEAST, but of a slow path what it carries in LEAST_DELAY or in the window's delay,
- * whichever is longer, and two frames at least. A path is slow only where the back end says so,
- * too: where ranks share cores, the rate is that of the peer's turns. */
+/* BR_WINDOW_LEAST, or more as the rail's configuration says, but of a slow path what it carries in
+ * LEAST_DELAY or in the window's delay, whichever is longer, and two frames at least. A path is
+ * slow only where the back end says so, too: where ranks share cores, the rate is that of the
+ * peer's turns. */
 static uint64_t least_window(const struct br_rail *rail)
 {
     uint64_t rate = rail->rate > rail->delivery_rate ? rail->rate : rail->delivery_rate,
-             delay = br_rail_delay(rail) > LEAST_DELAY ? br_rail_delay(rail) : LEAST_DELAY;
+             delay = br_rail_delay(rail) > LEAST_DELAY ? br_rail_delay(rail) : LEAST_DELAY,
+             least = !rail->shared && rail->least_window > BR_WINDOW_LEAST ? rail->least_window
+                                                                           : BR_WINDOW_LEAST;
     double bytes = 1e-9 * (double)rate * (double)delay;
 
-    if (!rail->rate || !rail->delivery_rate || bytes > BR_WINDOW_LEAST)
-        return BR_WINDOW_LEAST;
+    if (!rail->rate || !rail->delivery_rate || bytes > (double)least)
+        return least;
     return bytes > 2 * FRAME_LEAST ? (uint64_t)bytes : 2 * FRAME_LEAST;
 }
 

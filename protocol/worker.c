@@ -193,8 +193,10 @@ static void set_rail(struct br_worker *w, struct br_rail *rail, const struct br_
                      : rail->alternate ? w->config.peer_timeout / 4 * 3
                                        : w->config.peer_timeout / 4;
     rail->target_delay = w->config.target_delay ? w->config.target_delay : BR_TARGET_DELAY;
-    if (config && !rail->device->caps.sent_means_arrived)
+    if (config && !rail->device->caps.sent_means_arrived) {
         rail->turn = config->turn;
+        rail->least_window = config->least_window;
+    }
     snprintf(rail->message, sizeof rail->message, "%s",
              rail->connector ? "not tried yet" : "it has not connected to us");
 }

@@ -91,6 +91,9 @@ struct br_rail_config {
     struct br_address address; /* of the peer's device */
     int level;                 /* for error messages: of the network that both devices are on */
     uint64_t turn; /* ns; after which both ends have had a core; 0: they have their own */
+    /* bytes; of its window (doc/design/rails.md, section 1), if that is more than the usual least;
+     * 0: the usual one */
+    uint32_t least_window;
 };
 
 /* Pools that grow have room for so many times max_transfers at most. */

@@ -192,7 +192,8 @@ static int bootstrap_set_peer(struct br_context *context, struct local *local, i
         rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
                                            .address = peer->net[i % peer->n_net],
                                            .level = (int)i,
-                                           .turn = longest_turn(local, peer)};
+                                           .turn = longest_turn(local, peer),
+                                           .least_window = context->settings.least_window};
     return br_worker_set_peer(context->worker, rank, rails, (int)n);
 }
 

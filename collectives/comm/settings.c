@@ -37,6 +37,11 @@
 #define SHARED_SPIN   (200 * BR_US) /* at least, where ranks share cores */
 #define LINK_IDLE     60            /* s */
 #define TURN          1000          /* us; of a rank on a core that others want, too */
+/* bytes; what a rank has of a peer for one of its turns takes several times as long as the turn
+ * costs */
+#define TURN_WINDOW (256u << 10)
+/* bytes; of all links of a host: the kernel gives all sockets some sixteenth of memory */
+#define HOST_WINDOWS (512u << 20)
 
 /* Reads a duration: `given_ms`, or if that is 0 the variable, in units of `unit` ns. */
 static int comm_settings_duration(int given_ms, const char *name, int64_t least, int64_t most,
@@ -124,6 +129,17 @@ static uint64_t default_spin(bool oversubscribed, int64_t ranks, int64_t cores)
     return spin > SHARED_SPIN ? spin : SHARED_SPIN;
 }
 
+/* Of ranks that share the cores of their host, if no message leaves it: else the windows of many
+ * ranks would stand in front of one NIC. */
+static uint32_t least_window(const struct br_environment *e)
+{
+    uint64_t links = (uint64_t)e->size * (e->size - 1);
+
+    if (e->local_size != e->size)
+        return 0;
+    return links * TURN_WINDOW < HOST_WINDOWS ? TURN_WINDOW : (uint32_t)(HOST_WINDOWS / links);
+}
+
 void br_settings_apply_local(struct br_settings *s)
 {
     const struct br_environment *e = &s->environment;
@@ -137,6 +153,7 @@ void br_settings_apply_local(struct br_settings *s)
     if (s->oversubscribed)
         s->turn_us =
             TURN * ranks / cores < BR_TURN_MOST ? (uint32_t)(TURN * ranks / cores) : BR_TURN_MOST;
+    s->least_window = s->oversubscribed ? least_window(e) : 0;
     s->one_machine = ranks == s->environment.size;
     s->cores = s->oversubscribed && s->one_machine ? (uint32_t)cores : 0;
     s->own_cores = (int)(cores / (ranks > 0 ? ranks : 1));

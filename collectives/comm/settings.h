@@ -72,6 +72,7 @@ struct br_settings {
     int own_cores;         /* this rank's part of the machine's cores that it may use; 0: less */
     bool oversubscribed;   /* more ranks than cores on this host: yield instead of spinning */
     uint32_t turn_us;      /* after which a rank of this host has had a core; 0: each has one */
+    uint32_t least_window; /* see br_rail_config; 0: the usual one */
     /* of threads that wait in a call, where ranks share cores; under the context's lock */
     struct br_cpu_affinity cpu_affinity;
     struct br_contention contention;
@@ -89,7 +90,8 @@ struct br_settings {
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
 
 /* Sets what depends on the ranks of this host (environment.local_size and local_rank): spin,
- * one_machine, cores, own_cores, oversubscribed, turn_us, cpu_affinity, contention, cache_bytes.
+ * one_machine, cores, own_cores, oversubscribed, turn_us, least_window, cpu_affinity, contention,
+ * cache_bytes.
  * br_settings_read() has done so by what the launcher says; again when the store has said more. */
 void br_settings_apply_local(struct br_settings *settings);
 

@@ -208,6 +208,33 @@ static void window__of_a_slow_path_is_for_25_ms(void **state)
     assert_true(window_of(125000000, 100 * BR_MS, 655360) > LEAST);
 }
 
+/* Where ranks share cores the rate is that of the peer's turns, and what a rank has for one of them
+ * must be worth it. Not on a rail that priorities share, nor of a slow path. */
+static void window__least_as_configured(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 1);
+    b.rails[0].least_window = 4 * LEAST;
+    br_rail_reset(&b.rails[0], now);
+    assert_int_equal(b.rails[0].window, 4 * LEAST);
+    assert_int_equal(b.rails[0].frame_bytes, LEAST);
+    br_peer_set_shared(&b.peer, true);
+    assert_int_equal(b.rails[0].window, LEAST);
+    br_peer_set_shared(&b.peer, false);
+    b.rails[0].delivery_rate = 1000000000;
+    bench_drive(&b.rails[0], 5000000, 10 * BR_US, &now, now + BR_SEC);
+    assert_int_equal(b.rails[0].window, 4 * LEAST);
+    b.rails[0].delivery_rate = 5000000;
+    bench_drive(&b.rails[0], 5000000, 10 * BR_US, &now, now + BR_SEC);
+    assert_in_range(b.rails[0].window, 115000, 140000); /* 25 ms */
+    b.rails[0].least_window = 1;                        /* less than any window */
+    br_rail_reset(&b.rails[0], now);
+    assert_int_equal(b.rails[0].window, LEAST);
+}
+
 /* A link that becomes slower loses its window within two periods of 100 ms, else urgent data waits
  * behind a queue. */
 static void window__shrinks_with_the_rate(void **state)
@@ -409,6 +436,7 @@ int main(void)
         cmocka_unit_test(window__covers_two_round_trips),
         cmocka_unit_test(window__stays_within_its_bounds),
         cmocka_unit_test(window__of_a_slow_path_is_for_25_ms),
+        cmocka_unit_test(window__least_as_configured),
         cmocka_unit_test(window__shrinks_with_the_rate),
         cmocka_unit_test(window__does_not_believe_in_a_bucket),
         cmocka_unit_test(window__bounds_what_is_in_flight),

@@ -302,6 +302,35 @@ static void settings_read__contention_is_for_cores_that_may_be_used(void **state
     assert_int_equal(settings.contention.cores, 1);
 }
 
+/* The least window for a job of so many ranks, `here` of them on this host. */
+static uint32_t least_window_of(long size, long here)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%ld", size);
+    job("mesh", text);
+    snprintf(text, sizeof text, "%ld", here);
+    setenv("LOCAL_WORLD_SIZE", text, 1);
+    setenv("LOCAL_RANK", "0", 1);
+    reads(NULL);
+    return settings.least_window;
+}
+
+/* Only where ranks share cores and no message leaves the host; the more links there are, the less.
+ */
+static void settings_read__least_window_of_ranks_that_share_cores(void **state)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), crowd = cores + 1;
+    uint64_t links = (uint64_t)crowd * (uint64_t)cores;
+
+    (void)state;
+    assert_int_equal(least_window_of(cores, cores), 0);
+    assert_int_equal(least_window_of(2 * crowd, crowd), 0);
+    assert_in_range(least_window_of(crowd, crowd), 1, 256 << 10);
+    assert_true(links * settings.least_window <= 512 << 20);
+    assert_int_equal(least_window_of(60000, 60000), 0);
+}
+
 static void settings_read__topology(void **state)
 {
     (void)state;
@@ -433,6 +462,8 @@ int main(void)
         cmocka_unit_test_setup(settings_read__ranks_of_a_machine_have_different_seats,
                                forget_environment),
         cmocka_unit_test_setup(settings_read__contention_is_for_cores_that_may_be_used,
+                               forget_environment),
+        cmocka_unit_test_setup(settings_read__least_window_of_ranks_that_share_cores,
                                forget_environment),
         cmocka_unit_test_setup(settings_read__topology, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_topology, forget_environment),
