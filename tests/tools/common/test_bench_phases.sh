@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Benchmarks whose peers take turns compare times of one phase of the machine only (bench/peers/phases.awk), and know which turns are lacking (lacking.awk).
+# Benchmarks whose peers take turns compare times of one phase of the machine only (bench/peers/phases.awk), know which turns are lacking (lacking.awk), and repeat those (turns.sh).
 set -uo pipefail
 peers=$BRAID_SOURCE/bench/peers
 work=$(mktemp -d)
@@ -62,4 +62,17 @@ expect "records" '*"bytes": 8, "line_ns": 51, "peer": "mpich", "us": 4.000,*"byt
 sed -i 's/ gather barrier/ message/; s/ 2 message/ message/' "$work/results"
 said=$(report p2p_report.awk)
 expect "messages" "*8 B *51 *4.000 *2.000 *3.000 *1.50x*8 B *298 *3.000 *5.000 *- *0.60x*" "$said"
+
+# Turns: two rounds, the first two turns of which are in no phase, then those that are lacking. The variables of the scripts that take them are their own.
+cat > "$work/script.sh" << 'end'
+here=$BRAID_SOURCE/bench work=$1 rounds=2 present="mpich braid" before=other
+. "$here/peers/turns.sh"
+distance=50 looks=0
+look() { distance=$((++looks == 1 ? 300 : 50 + looks)); }
+can_run() { [[ $1 != none ]]; }
+measure() { echo "$* times"; }
+take_turns shm 2 gather 2> "$work/words"
+echo "$before" $(cut -d " " -f 4- "$turns" | tr '\n' ,) $(wc -l < "$results")
+end
+expect turns "other mpich 50 300,braid 300 52,mpich 52 53,braid 53 54,mpich 54 55,braid 55 56, 6" "$(bash "$work/script.sh" "$work")"
 exit $failed
