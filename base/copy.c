@@ -2,6 +2,7 @@
 #include "base/copy.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -44,13 +45,15 @@ void br_copy_behind(void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
 }
 
-/* Of cache `index` of CPU 0; 0: there is none. sysconf() would name the size that the processor
- * has, which on a virtual machine is several times that of the CPUs that it has got. */
+/* Of cache `index` of CPU 0, of which all processes have the same: those that share CPUs share what
+ * these have. 0: there is none. sysconf() would name the size that the processor has, which on a
+ * virtual machine is several times that of the CPUs that it has got. */
 static size_t cache_read_share(int index, uint32_t processes)
 {
     char path[96];
     FILE *file;
-    unsigned long kibibytes = 0;
+    unsigned long kibibytes = 0, sharers;
+    long online;
     unsigned first, last, cpus = 0;
 
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
@@ -71,8 +74,14 @@ static size_t cache_read_share(int index, uint32_t processes)
             break;
     }
     fclose(file);
-    cpus = cpus < processes ? cpus : processes;
-    return cpus ? kibibytes * 1024 / cpus : 0;
+    if (!cpus)
+        return 0;
+    online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (online > 0 && processes > (unsigned long)online)
+        sharers = (unsigned long)processes * cpus / (unsigned long)online;
+    else
+        sharers = cpus < processes ? cpus : processes;
+    return kibibytes * 1024 / (sharers ? sharers : 1);
 }
 
 size_t br_copy_cache_share(uint32_t processes)

@@ -13,7 +13,7 @@
 
 #define HALF    BR_SHM_COLL_BYTES
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  3u /* of the segment: another number with each change */
+#define LAYOUT  4u /* of the segment: another number with each change */
 
 static size_t shm_coll_bytes(uint32_t ranks)
 {

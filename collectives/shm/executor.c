@@ -224,7 +224,7 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
     size_t of_each = BR_SHM_ROOT_BYTES / shm->n;
 
     shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
-    shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_bytes;
+    shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_direct_bytes = shm->max_bytes;
     shm->max_pair_bytes = 0;
     if (context->gpus || !context->settings.shm_collective_default)
         return;
@@ -232,7 +232,7 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
     if (context->crowded || shm->n >= BR_SHM_MANY)
         shm->max_bytes = shm->max_copied_bytes =
             context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_MANY_BYTES;
-    shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_copied_bytes;
+    shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_direct_bytes = shm->max_copied_bytes;
     if (context->crowded) {
         if (shm->n >= BR_SHM_MANY) {
             shm->max_bytes = BR_SHM_ALLREDUCE_BYTES;
@@ -242,7 +242,8 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
             shm->max_reduce_bytes = shm->n * BR_SHM_ROUNDS_BYTES > BR_SHM_REDUCES_BYTES
                                         ? BR_SHM_REDUCES_BYTES / shm->n
                                         : BR_SHM_ROUNDS_BYTES;
-        shm->max_exchange_bytes =
+        shm->max_exchange_bytes = BR_SHM_EXCHANGE_BYTES;
+        shm->max_direct_bytes =
             shm->direct.allowed ? BR_SHM_DIRECT_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
     }
     if (!context->crowded && shm->n == 2)
@@ -261,8 +262,11 @@ static size_t executor_limit(const struct br_shm_executor *shm, enum br_collecti
     case BR_REDUCE:
         return shm->max_reduce_bytes;
     case BR_ALLTOALL:
-    case BR_SCATTER:
+        return br_shm_round_in_cells(shm) ? shm->max_exchange_bytes : shm->max_direct_bytes;
+    case BR_REDUCE_SCATTER:
         return shm->max_exchange_bytes;
+    case BR_SCATTER:
+        return shm->max_direct_bytes;
     default:
         return shm->max_copied_bytes;
     }

@@ -41,12 +41,18 @@
  * ranks and more; reduces, of all ranks together, with 3 ranks, too, as each of their rounds takes
  * a turn of every rank; all-reduces, which are split as reduces are and let more urgent operations
  * pass, as longer ones need a rank's core too often while its program computes (split.h, note 6);
- * and alltoalls and scatters, which are read directly. Whatever else the ranks call waits for their
- * end, so what is longer goes to the engine. */
+ * alltoalls and reduce_scatters, with any number of ranks, as each writes where it has read
+ * (coll.h, note 13); and what is read directly: scatters, and alltoalls of so many ranks that a
+ * cell has less than BR_SHM_EXCHANGE_CELL. Whatever else the ranks call waits for their end, so
+ * what is longer goes to the engine. */
 #define BR_SHM_ROUNDS_BYTES    (8u << 20)
 #define BR_SHM_REDUCES_BYTES   (128u << 20)
 #define BR_SHM_ALLREDUCE_BYTES (512u << 10)
-#define BR_SHM_DIRECT_BYTES    (16u << 20)
+#define BR_SHM_EXCHANGE_BYTES  (16u << 20)
+/* A round takes a turn of every rank; with less in it (16 ranks: 8.8 KiB for each other rank) two
+ * rounds of direct reads cost less than many of chunks. */
+#define BR_SHM_EXCHANGE_CELL (16u << 10)
+#define BR_SHM_DIRECT_BYTES  (16u << 20)
 
 /* Two ranks with a core each, of what has no root, in chunks, as each writes where it has just read
  * (coll.h, note 13). What only copies is copied once where the memory is braid_alloc()'s
@@ -71,15 +77,16 @@ struct br_shm_executor {
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
-    /* that a rank gives: of all-reduces, of reduces, of alltoalls and scatters, of others */
-    size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_copied_bytes;
+    /* that a rank gives: of all-reduces, of reduces, of alltoalls and reduce_scatters, of what is
+     * read directly, of others */
+    size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_direct_bytes, max_copied_bytes;
     size_t max_pair_bytes; /* instead of those, if not 0: of what has no root */
     size_t small_end;      /* calls of fewer bytes need no operation (small.h) */
     /* how long such a call waits before its first look, in parts of a pause (small.c) */
     uint32_t small_wait[BR_COLLECTIVES];
     size_t split_bytes;        /* all-reduces from this size on are split (split.h) */
     size_t split_reduce_bytes; /* reduces */
-    size_t cache_share;        /* copies of larger all-gathers go past the caches (copy.h) */
+    size_t cache_share;        /* of this rank; whose call needs more copies past it (copy.h) */
     uint64_t epoch;            /* the round of the last operation that has published */
     uint16_t check;            /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,

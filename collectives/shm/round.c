@@ -143,12 +143,13 @@ static void round_reduce(const struct br_shm_executor *shm, const struct br_oper
                         (int)shm->n);
 }
 
-/* Will what is copied have left the caches when the program reads it? The results of all ranks
- * together are large in an all-gather alone. */
+/* Will what is copied have left the caches when the program reads it? What all ranks give and get
+ * together is large where each gets something from every other one. */
 static bool round_copies_uncached(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    return op->collective == BR_ALLGATHER &&
-           br_shm_round_block_bytes(op) > shm->cache_share / (shm->n + 1);
+    return (op->collective == BR_ALLGATHER || op->collective == BR_ALLTOALL) &&
+           br_shm_round_bytes(shm->n, op) + shm->n * br_shm_round_block_bytes(op) >
+               shm->cache_share;
 }
 
 /* A block of what `rank` gives becomes a block of the result. */
@@ -426,7 +427,7 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     } else if (block > most) {
         round_cut(shm, op, most); /* for direct reads, too, which may have to begin anew */
         if (shm->direct.allowed && br_shm_direct_suits(op->collective) &&
-            !(exchanges && shm->rounds <= BR_SHM_DIRECT_ROUNDS))
+            !(exchanges && (shm->rounds <= BR_SHM_DIRECT_ROUNDS || br_shm_round_in_cells(shm))))
             shm->form = BR_SHM_OFFERS;
         else if (br_shm_mapped_suits(shm, op))
             shm->form = BR_SHM_MAPPED;

@@ -48,6 +48,12 @@ static inline bool br_shm_round_exchanges(const struct br_shm_executor *shm,
                 : collective == BR_ALLTOALL || collective == BR_REDUCE_SCATTER);
 }
 
+/* Are cells so large that an alltoall of any size goes in chunks, not by direct reads? */
+static inline bool br_shm_round_in_cells(const struct br_shm_executor *shm)
+{
+    return shm->coll.cell_bytes >= BR_SHM_EXCHANGE_CELL;
+}
+
 /* Does this rank need what `rank` publishes? */
 bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_operation *op,
                         uint32_t rank);

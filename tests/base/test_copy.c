@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define PAGE  4096u
@@ -71,6 +72,17 @@ static void cache_share__of_more_processes_is_less(void **state)
     assert_true(alone >= many);
 }
 
+/* Those that share the cores share the caches. */
+static void cache_share__of_processes_that_share_cores(void **state)
+{
+    uint32_t cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    size_t one_each = br_copy_cache_share(cores);
+
+    (void)state;
+    if (one_each != SIZE_MAX)
+        assert_true(br_copy_cache_share(4 * cores) <= one_each / 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -78,6 +90,7 @@ int main(void)
         cmocka_unit_test(copy_behind__any_length),
         cmocka_unit_test(copy_uncached__all_places),
         cmocka_unit_test(cache_share__of_more_processes_is_less),
+        cmocka_unit_test(cache_share__of_processes_that_share_cores),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

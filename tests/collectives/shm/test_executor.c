@@ -49,7 +49,7 @@ static int open_segment_of(int ranks)
         shm->n = (uint32_t)n_ranks;
         shm->max_bytes = 4096;
         shm->max_reduce_bytes = 6144;
-        shm->max_copied_bytes = shm->max_exchange_bytes = 1u << 20;
+        shm->max_copied_bytes = shm->max_exchange_bytes = shm->max_direct_bytes = 1u << 20;
         shm->direct =
             (struct br_shm_direct){.allowed = true, .token = 77 + r, .read_bytes = &read_bytes[r]};
         shm->split_bytes = shm->split_reduce_bytes = SIZE_MAX;
@@ -163,18 +163,18 @@ static void set_limits__by_ranks_and_cores(void **state)
     static const struct {
         uint32_t n;
         bool crowded, direct;
-        size_t allreduce, reduce, exchange, others, pair;
-    } cases[] = {{2, false, true, 4, 8, 8, 8, 2048},
-                 {2, true, true, 128, 128, 16384, 128, 0},
-                 {3, false, true, 4, 8, 8, 8, 0},
-                 {4, false, true, 32, 32, 32, 32, 0},
-                 {8, false, true, 32, 32, 32, 32, 0},
-                 {16, false, true, 32, 16, 32, 32, 0},
-                 {64, false, true, 32, 8, 32, 32, 0},
-                 {3, true, true, 128, 8192, 16384, 128, 0},
-                 {4, true, true, 512, 8192, 16384, 8192, 0},
-                 {64, true, true, 512, 2048, 16384, 8192, 0},
-                 {64, true, false, 512, 2048, 256, 8192, 0}};
+        size_t allreduce, reduce, exchange, directly, others, pair;
+    } cases[] = {{2, false, true, 4, 8, 8, 8, 8, 2048},
+                 {2, true, true, 128, 128, 16384, 16384, 128, 0},
+                 {3, false, true, 4, 8, 8, 8, 8, 0},
+                 {4, false, true, 32, 32, 32, 32, 32, 0},
+                 {8, false, true, 32, 32, 32, 32, 32, 0},
+                 {16, false, true, 32, 16, 32, 32, 32, 0},
+                 {64, false, true, 32, 8, 32, 32, 32, 0},
+                 {3, true, true, 128, 8192, 16384, 16384, 128, 0},
+                 {4, true, true, 512, 8192, 16384, 16384, 8192, 0},
+                 {64, true, true, 512, 2048, 16384, 16384, 8192, 0},
+                 {64, true, false, 512, 2048, 16384, 256, 8192, 0}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
@@ -188,6 +188,7 @@ static void set_limits__by_ranks_and_cores(void **state)
         assert_int_equal(shm.max_bytes, cases[i].allreduce << 10);
         assert_int_equal(shm.max_reduce_bytes, cases[i].reduce << 10);
         assert_int_equal(shm.max_exchange_bytes, cases[i].exchange << 10);
+        assert_int_equal(shm.max_direct_bytes, cases[i].directly << 10);
         assert_int_equal(shm.max_copied_bytes, cases[i].others << 10);
         assert_int_equal(shm.max_pair_bytes, cases[i].pair << 10);
     }
@@ -203,6 +204,7 @@ static void set_limits__by_ranks_and_cores(void **state)
     assert_int_equal(shm.max_reduce_bytes, 5000);
     assert_int_equal(shm.max_copied_bytes, 5000);
     assert_int_equal(shm.max_exchange_bytes, 5000);
+    assert_int_equal(shm.max_direct_bytes, 5000);
     assert_int_equal(shm.max_pair_bytes, 0);
 }
 
@@ -704,7 +706,8 @@ static void step__urgent_overtakes(void **state)
         check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLREDUCE,
                          LARGE); /* could be overtaken as well */
         check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLGATHER, LARGE); /* in chunks */
-        check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLTOALL, LARGE);  /* by direct reads */
+        check_overtaking(0, in_place, BR_ALLREDUCE, BR_ALLTOALL, LARGE);
+        check_overtaking(0, in_place, BR_ALLREDUCE, BR_SCATTER, LARGE); /* by direct reads */
         check_overtaking(0, in_place, BR_REDUCE, BR_ALLREDUCE, LARGE);
         check_overtaking(0, in_place, BR_ALLREDUCE, BR_REDUCE, LARGE);
     }
@@ -949,12 +952,20 @@ static void complete__chunk_waits_for_all(void **state)
     free_large(ops);
 }
 
+/* With many ranks cells are small, so that alltoalls are read directly. */
+static void make_cells_small(void)
+{
+    for (int r = 0; r < n_ranks; r++)
+        locals[r].coll.cell_bytes = BR_SHM_EXCHANGE_CELL / 2;
+}
+
 /* Two rounds, whatever the size; the reader has its turns. */
 static void complete__direct(void **state)
 {
     static const enum br_collective collectives[] = {BR_ALLTOALL, BR_SCATTER};
 
     (void)state;
+    make_cells_small();
     for (size_t c = 0; c < 2; c++) {
         struct br_operation ops[N];
         uint64_t before = locals[0].epoch, read = read_bytes[0], block;
@@ -968,6 +979,25 @@ static void complete__direct(void **state)
         block = LARGE * sizeof(int32_t);
         assert_int_equal(read_bytes[0] - read, c ? block : (N - 1) * block); /* the root is 1 */
     }
+}
+
+/* What each gives every other one lies in cells, also in place, and where the result has no room in
+ * the caches. */
+static void complete__alltoall_in_chunks(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct br_operation ops[N];
+
+        for (int r = 0; r < N; r++)
+            locals[r].cache_share = i < 2 ? SIZE_MAX : 1;
+        make_large(ops, BR_ALLTOALL, i % 2, LARGE);
+        run_large(ops);
+        check_large(ops, LARGE);
+        free_large(ops);
+    }
+    for (int r = 0; r < N; r++)
+        assert_int_equal(read_bytes[r], 0);
 }
 
 /* The root takes one way or the other, call by call: the first time it looks at direct reads, then
@@ -1014,6 +1044,7 @@ static void complete__direct_in_place(void **state)
     struct br_operation ops[N];
 
     (void)state;
+    make_cells_small();
     make_large(ops, BR_ALLTOALL, true, LARGE);
     run_large(ops);
     check_large(ops, LARGE);
@@ -1030,6 +1061,7 @@ static void complete__direct_refused(void **state)
     uint64_t epoch;
 
     (void)state;
+    make_cells_small();
     make_large(ops, BR_ALLTOALL, false, LARGE);
     for (int r = 0; r < N; r++)
         assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
@@ -1056,6 +1088,7 @@ static void fail__ends_reading(void **state)
     struct br_operation ops[N];
 
     (void)state;
+    make_cells_small();
     make_large(ops, BR_ALLTOALL, false, LARGE);
     br_shm_executor_submit(&locals[0], &ops[0]);
     for (int r = 1; r < N; r++)
@@ -1244,6 +1277,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(step__barrier_ends_in_the_end, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__gather_chooses, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__alltoall_in_chunks, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_in_place, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_refused, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(fail__ends_reading, open_segment, close_segment),
