@@ -16,6 +16,11 @@ static size_t inbox_round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+static size_t inbox_message_area(const struct br_inbox *inbox)
+{
+    return (size_t)inbox->message_stride * inbox->message_buffers * BR_INBOX_TURNS;
+}
+
 /* Everything that follows from the two numbers of a configuration; the pointers are offsets from
  * `memory`. */
 static int inbox_lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers)
@@ -38,7 +43,7 @@ static int inbox_lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_
     inbox->shift = (uint32_t)__builtin_ctzll(cells);
     inbox->bytes = PAGE + inbox_round_up(cells * sizeof(struct br_inbox_cell), PAGE) +
                    inbox_round_up(cells * 4, PAGE) +
-                   inbox_round_up((size_t)inbox->message_stride * message_buffers, PAGE) +
+                   inbox_round_up(inbox_message_area(inbox), PAGE) +
                    BR_PIPE_BUFFERS * BR_PIPE_BUFFER;
     return 0;
 }
@@ -57,7 +62,7 @@ static int inbox_map(struct br_inbox *inbox, int fd)
     inbox->returns = (_Atomic uint32_t *)at;
     at += inbox_round_up(cells * 4, PAGE);
     inbox->messages = at;
-    inbox->pipe = at + inbox_round_up((size_t)inbox->message_stride * inbox->message_buffers, PAGE);
+    inbox->pipe = at + inbox_round_up(inbox_message_area(inbox), PAGE);
     return 0;
 }
 

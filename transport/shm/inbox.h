@@ -23,13 +23,14 @@
 #define BR_PIPE_BUFFERS      (1u << BR_PIPE_BITS) /* of the pipe, in one inbox */
 #define BR_PIPE_BUFFER       (16u << 10)          /* bytes of one */
 #define BR_INBOX_MAX_BUFFERS 4096u
+#define BR_INBOX_TURNS       16u /* buffers of a message ticket, used in turn (note 8) */
 #define BR_INBOX_STRIDE      37u /* of cells, which must be odd */
 #define BR_INBOX_MAX_MESSAGE (1u << 20)
 #define BR_SHM_SEGMENTS      128 /* announced on one link in one direction, at most */
 
 /* Where the payload of a frame is. */
 enum br_inbox_source {
-    BR_SOURCE_NONE,    /* MESSAGE: in the buffer of its ticket */
+    BR_SOURCE_NONE,    /* MESSAGE: in buffer `slot` of its ticket */
     BR_SOURCE_SEGMENT, /* at `address` of the writer's segment `segment_id`, announced as number
                           `segment` */
     BR_SOURCE_PIPE,    /* comes through the pipe, in full buffers but for the last */
@@ -42,7 +43,7 @@ enum br_inbox_source {
 struct br_inbox_cell {
     _Atomic uint32_t sequence; /* position + 1 once written */
     uint32_t length;
-    uint32_t slot;   /* DATA; MESSAGE: 0, or the ticket of BR_SOURCE_KEPT */
+    uint32_t slot;   /* DATA; MESSAGE: which buffer, or the ticket of BR_SOURCE_KEPT */
     uint32_t offset; /* DATA; MESSAGE: the ticket, so that one line is enough */
     uint8_t inline_[BR_FRAME_INLINE];
     /* The second line is read for DATA frames only. */
@@ -176,9 +177,15 @@ static inline int br_inbox_returned(const struct br_inbox *inbox, uint32_t posit
     return br_inbox_entry(inbox->returns, inbox->shift, position);
 }
 
-static inline uint8_t *br_inbox_message(const struct br_inbox *inbox, uint32_t ticket)
+/* Buffer `turn` of a message ticket. */
+static inline uint8_t *br_inbox_message(const struct br_inbox *inbox, uint32_t ticket,
+                                        uint32_t turn)
 {
-    return inbox->messages + (size_t)ticket * inbox->message_stride;
+    uint8_t *first = inbox->messages + (size_t)ticket * inbox->message_stride;
+
+    if (__builtin_expect(!turn, 1)) /* a small message does not wait for the product */
+        return first;
+    return first + (size_t)turn * inbox->message_buffers * inbox->message_stride;
 }
 
 #endif

@@ -103,7 +103,8 @@ struct br_shm_message {
     bool held;
     bool fills;         /* its payload is in the buffer of its ticket */
     uint16_t brings;    /* 1 + ticket of ours that comes back with it (BR_SOURCE_KEPT); 0: none */
-    uint8_t unused[12]; /* 64 bytes in all: its ticket is a shift, and no division */
+    uint8_t turn;       /* `fills`: which of its ticket's buffers */
+    uint8_t unused[11]; /* 64 bytes in all: its ticket is a shift, and no division */
 };
 
 /* Where a message ticket of ours is. */
@@ -111,6 +112,7 @@ enum br_shm_ticket {
     BR_TICKET_FREE,
     BR_TICKET_OUT,
     BR_TICKET_BROUGHT, /* back, but the protocol holds the message in its buffer */
+    BR_TICKET_WARM,    /* free, and our core has read its buffer last */
 };
 
 /* The DATA frame that is arriving: a private copy of its cell. */
@@ -150,7 +152,8 @@ struct br_shm_link {
     struct br_shm_message *messages; /* [in.message_buffers] */
     uint32_t n_held;                 /* of these */
     uint32_t n_brought;              /* of the held ones: in buffers of our tickets */
-    uint32_t kept; /* 1 + ticket that is not returned yet (inbox.h, note 7); 0: none */
+    uint32_t kept;      /* 1 + ticket that is not returned yet (inbox.h, note 7); 0: none */
+    uint32_t kept_turn; /* which of its buffers */
     struct br_shm_arriving arriving;
     struct br_shm_mapping *segments[BR_SHM_SEGMENTS];
     uint32_t segment_ids[BR_SHM_SEGMENTS];
@@ -168,7 +171,9 @@ struct br_shm_link {
     uint32_t n_free_data;
     struct br_shm_posted posted[BR_INBOX_DATA]; /* by ticket - out.message_buffers */
     uint8_t *message_out;                       /* enum br_shm_ticket, by ticket */
-    uint64_t *sent;                             /* ring of cookies of messages, mask sent_mask */
+    uint8_t *turns;           /* the buffer that was written last, by ticket (note 8) */
+    uint32_t n_turns, turned; /* buffers of a ticket in use; payloads since there are so many */
+    uint64_t *sent;           /* ring of cookies of messages, mask sent_mask */
     uint32_t sent_head, sent_tail, sent_mask;
     uint16_t piping[BR_INBOX_DATA]; /* ring of the tickets whose payload goes through the pipe */
     uint32_t piping_head, piping_tail, piping_done;

@@ -27,6 +27,13 @@
 /* Messages ahead of which the line of a cell is fetched (inbox.h, note 6). */
 #define SOON 3u
 
+/* A larger payload goes into the next one of its ticket's buffers (inbox.h, note 8): of smaller
+ * ones the lines cost little. */
+#define TURN_ABOVE 1024u
+/* Such payloads for each ticket until its next buffer comes into use, whose pages the kernel makes
+ * as they are written. */
+#define TURN_GROWS 8u
+
 int br_shm_send_init(struct br_shm_link *link)
 {
     uint32_t n = link->out.message_buffers, ring = 64;
@@ -36,14 +43,16 @@ int br_shm_send_init(struct br_shm_link *link)
     br_pipe_init(&link->pipe, &link->in, &link->out);
     link->free_messages = calloc(n, sizeof *link->free_messages);
     link->message_out = calloc(n, sizeof *link->message_out);
+    link->turns = calloc(n, sizeof *link->turns);
     link->sent = calloc(ring, sizeof *link->sent);
-    if (!link->free_messages || !link->message_out || !link->sent)
+    if (!link->free_messages || !link->message_out || !link->turns || !link->sent)
         return br_error(ENOMEM, "no memory for a link");
     link->sent_mask = ring - 1;
     /* Stacks: the buffer used last is warm. */
     for (uint32_t i = 0; i < n; i++)
         link->free_messages[i] = (uint16_t)(n - 1 - i);
     link->n_free_messages = n;
+    link->n_turns = 1;
     for (uint32_t i = 0; i < BR_INBOX_DATA; i++)
         link->free_data[i] = (uint16_t)(n + BR_INBOX_DATA - 1 - i);
     link->n_free_data = BR_INBOX_DATA;
@@ -61,6 +70,43 @@ static inline void shm_post_fill(struct br_inbox_cell *cell, const struct br_fra
         memset(cell->inline_, 0, BR_FRAME_INLINE);
 }
 
+/* Of those that are free the one whose buffer this core has read last is left for a payload. */
+static uint16_t shm_post_take_ticket(struct br_shm_link *link, bool payload)
+{
+    uint16_t *top = &link->free_messages[--link->n_free_messages], ticket = *top;
+
+    if (payload || !link->n_free_messages || link->message_out[ticket] != BR_TICKET_WARM)
+        return ticket;
+    ticket = top[-1];
+    top[-1] = *top;
+    return ticket;
+}
+
+/* Has nothing come since the last message? Else the peer mostly waits for this one. */
+static inline bool shm_post_streams(const struct br_shm_link *link)
+{
+    return link->in_position == link->in_before;
+}
+
+/* In which buffer of its ticket a payload goes. All links of the device together use no more than
+ * one of two ranks does alone. */
+static uint32_t shm_post_turn(struct br_shm_link *link, uint32_t ticket, uint32_t length)
+{
+    uint8_t *turn = &link->turns[ticket];
+
+    if (length <= TURN_ABOVE)
+        return *turn = 0;
+    if (!shm_post_streams(link) || link->message_out[ticket] == BR_TICKET_WARM)
+        return *turn;
+    if (++link->turned >= TURN_GROWS * link->out.message_buffers &&
+        (link->n_turns + 1) * br_shm_device(&link->base)->n_links <= BR_INBOX_TURNS) {
+        link->n_turns++;
+        link->turned = 0;
+    }
+    *turn = *turn + 1u < link->n_turns ? *turn + 1 : 0;
+    return *turn;
+}
+
 /* Copies the payload of a message that has its ticket. Returns where to. Apart, so that one without
  * pays for none of its registers. */
 __attribute__((noinline)) static enum br_inbox_source shm_post_payload(struct br_shm_link *link,
@@ -71,12 +117,15 @@ __attribute__((noinline)) static enum br_inbox_source shm_post_payload(struct br
     uint32_t kept = link->kept;
 
     if (!kept || frame->length > link->in.message_bytes) {
-        br_copy(br_inbox_message(&link->out, ticket), frame->payload, frame->length);
+        uint32_t turn = shm_post_turn(link, ticket, frame->length);
+
+        br_copy(br_inbox_message(&link->out, ticket, turn), frame->payload, frame->length);
+        cell->slot = turn;
         return BR_SOURCE_NONE;
     }
     link->kept = 0;
     cell->slot = kept - 1;
-    br_copy(br_inbox_message(&link->in, kept - 1), frame->payload, frame->length);
+    br_copy(br_inbox_message(&link->in, kept - 1, link->kept_turn), frame->payload, frame->length);
     return BR_SOURCE_KEPT;
 }
 
@@ -88,19 +137,20 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
 
     if (!link->n_free_messages || link->sent_tail - link->sent_head > link->sent_mask)
         return false;
-    ticket = link->free_messages[--link->n_free_messages];
-    link->message_out[ticket] = BR_TICKET_OUT;
-    cell->slot = 0;
+    ticket = shm_post_take_ticket(link, frame->length);
     cell->offset = ticket;
-    if (frame->length) {
+    if (!frame->length) {
+        cell->slot = 0;
+    } else {
         source = shm_post_payload(link, frame, cell, ticket);
         link->base.device->counters.tx_copied_bytes += frame->length;
     }
+    link->message_out[ticket] = BR_TICKET_OUT;
     shm_post_fill(cell, frame, source);
     if (frame->cookie)
         link->sent[link->sent_tail++ & link->sent_mask] = frame->cookie;
     br_inbox_publish(cell, link->out_position++);
-    if (link->in_position == link->in_before) /* else the peer waits for this one */
+    if (shm_post_streams(link))
         br_prefetch_to_write(br_inbox_cell(&link->out, link->out_position + SOON));
     link->in_before = link->in_position;
     return true;

@@ -49,18 +49,18 @@ static const uint8_t *shm_receive_brought(struct br_shm_link *link, struct br_sh
         length > link->out.message_bytes)
         return NULL;
     if (link->n_brought >= most_brought(link)) {
-        uint8_t *own = br_inbox_message(&link->in, (uint32_t)(message - link->messages));
+        uint8_t *own = br_inbox_message(&link->in, (uint32_t)(message - link->messages), 0);
 
-        br_copy(own, br_inbox_message(&link->out, ticket), length);
+        br_copy(own, br_inbox_message(&link->out, ticket, link->turns[ticket]), length);
         link->base.device->counters.rx_copied_bytes += length;
-        link->message_out[ticket] = BR_TICKET_FREE;
+        link->message_out[ticket] = BR_TICKET_WARM;
         link->free_messages[link->n_free_messages++] = (uint16_t)ticket;
         return own;
     }
     link->n_brought++;
     link->message_out[ticket] = BR_TICKET_BROUGHT;
     message->brings = (uint16_t)(ticket + 1);
-    return br_inbox_message(&link->out, ticket);
+    return br_inbox_message(&link->out, ticket, link->turns[ticket]);
 }
 
 /* A DATA frame begins to arrive. Apart, so that a message pays for none of its registers. */
@@ -90,19 +90,19 @@ static bool shm_receive_message(struct br_shm_link *link, const struct br_inbox_
                                 uint32_t source, uint32_t length, struct br_event *event)
 {
     uint32_t ticket = *(volatile const uint32_t *)&cell->offset;
+    uint32_t slot = *(volatile const uint32_t *)&cell->slot;
     struct br_shm_message *message =
         ticket < link->in.message_buffers ? &link->messages[ticket] : NULL;
     const uint8_t *payload;
 
     if ((source != BR_SOURCE_NONE && source != BR_SOURCE_KEPT) || length > link->in.message_bytes ||
-        !message || message->held)
+        !message || message->held || (source == BR_SOURCE_NONE && slot >= BR_INBOX_TURNS))
         return false;
     message->brings = 0;
     message->fills = length && source == BR_SOURCE_NONE;
-    payload =
-        source == BR_SOURCE_NONE
-            ? br_inbox_message(&link->in, ticket)
-            : shm_receive_brought(link, message, *(volatile const uint32_t *)&cell->slot, length);
+    message->turn = (uint8_t)slot;
+    payload = source == BR_SOURCE_NONE ? br_inbox_message(&link->in, ticket, slot)
+                                       : shm_receive_brought(link, message, slot, length);
     if (!payload)
         return false;
     shm_receive_hold(link, message);
@@ -255,11 +255,12 @@ static void release_message(struct br_shm_link *link, struct br_shm_message *mes
     link->n_held--;
     if (message->brings) {
         link->n_brought--;
-        link->message_out[message->brings - 1] = BR_TICKET_FREE;
+        link->message_out[message->brings - 1] = BR_TICKET_WARM;
         link->free_messages[link->n_free_messages++] = (uint16_t)(message->brings - 1);
     } else if (message->fills && link->n_held < link->in.message_buffers / 2) {
         back = link->kept;
         link->kept = ticket + 1;
+        link->kept_turn = message->turn;
     }
     if (!back)
         return;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define BR_PACKET_VERSION 8u
+#define BR_PACKET_VERSION 9u
 /* Bytes of a name in the abstract name space, its leading zero left out. */
 #define BR_SOCKET_NAME 64
 

@@ -177,6 +177,76 @@ static void message__answer_lies_where_the_question_did(void **state)
     assert_int_equal(b->kept, 0);
 }
 
+/* `n` messages of `length` bytes, one after the other. Returns in how many buffers they came. */
+static int stream(struct pair *pair, int n, uint32_t length)
+{
+    static uint8_t payload[8192];
+    const struct br_inbox *in = &inside(&pair->b)->in;
+    bool seen[16 * BR_INBOX_TURNS] = {false};
+    int buffers = 0;
+
+    for (int i = 0; i < n; i++) {
+        struct br_event event;
+        size_t number;
+
+        memset(payload, i, length);
+        post_message(&pair->a, NULL, payload, length, 0);
+        event = await(&pair->b, &pair->a, BR_EVENT_MESSAGE);
+        assert_memory_equal(event.payload, payload, length);
+        number = (size_t)(event.payload - in->messages) / in->message_stride;
+        assert_true(number < 16 * BR_INBOX_TURNS);
+        buffers += !seen[number];
+        seen[number] = true;
+        ops->release(pair->b.device, pair->b.link, event.buffer);
+    }
+    return buffers;
+}
+
+static void message__long_ones_take_further_buffers(void **state)
+{
+    assert_in_range(stream(*state, 100, 4096), 1, 16);
+    stream(*state, 16 * 8 * (int)BR_INBOX_TURNS, 4096);
+    assert_in_range(stream(*state, 2000, 4096), 8 * BR_INBOX_TURNS, 16 * BR_INBOX_TURNS);
+}
+
+static void message__short_ones_take_no_further_buffers(void **state)
+{
+    assert_in_range(stream(*state, 4000, 1024), 1, 16);
+}
+
+/* Also with further buffers: an answer lies where the question did, and the next question too, even
+ * where a message without payload is sent before it. */
+static void message__long_answers_stay_in_one_buffer(void **state)
+{
+    struct pair *pair = *state;
+    const uint8_t *messages[2];
+    uint8_t payload[3000];
+    size_t first = SIZE_MAX;
+
+    stream(pair, 16 * 8 * 3, 4096);
+    settle(&pair->a, &pair->b);
+    messages[0] = inside(&pair->b)->in.messages;
+    messages[1] = inside(&pair->a)->out.messages;
+    for (int i = 0; i < 100; i++) {
+        struct end *from = i % 2 ? &pair->b : &pair->a, *to = i % 2 ? &pair->a : &pair->b;
+        struct br_event event;
+
+        memset(payload, i, sizeof payload);
+        if (i % 6 == 2) {
+            post_message(from, NULL, NULL, 0, 0);
+            receive_and_release(to);
+        }
+        post_message(from, NULL, payload, sizeof payload, 0);
+        event = await(to, NULL, BR_EVENT_MESSAGE);
+        assert_memory_equal(event.payload, payload, sizeof payload);
+        if (i == 1) /* the stream's last one was kept until then */
+            first = (size_t)(event.payload - messages[1]);
+        else if (i > 1)
+            assert_int_equal(event.payload - messages[i % 2], first);
+        ops->release(to->device, to->link, event.buffer);
+    }
+}
+
 static void message__none_is_kept_while_many_are_held(void **state)
 {
     struct pair *pair = *state;
@@ -261,6 +331,13 @@ static void hostile__message_too_long(void **state)
 static void hostile__message_ticket(void **state)
 {
     struct br_inbox_cell cell = {.length = packed(BR_FRAME_MESSAGE, 0, 0), .offset = 16};
+
+    forge(*state, &cell);
+}
+
+static void hostile__message_buffer(void **state)
+{
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_MESSAGE, 0, 8), .slot = BR_INBOX_TURNS};
 
     forge(*state, &cell);
 }
@@ -453,10 +530,14 @@ int main(void)
         PAIR(message__both_ways),
         PAIR(message__answer_lies_where_the_question_did),
         PAIR(message__none_is_kept_while_many_are_held),
+        PAIR(message__long_ones_take_further_buffers),
+        PAIR(message__short_ones_take_no_further_buffers),
+        PAIR(message__long_answers_stay_in_one_buffer),
         PAIR(message__held_answers_leave_tickets),
         PAIR(post__full_then_goes_on),
         PAIR(hostile__message_too_long),
         PAIR(hostile__message_ticket),
+        PAIR(hostile__message_buffer),
         PAIR(hostile__message_ticket_twice),
         PAIR(hostile__brings_a_ticket_that_is_not_out),
         PAIR(hostile__brings_a_ticket_that_is_none),
