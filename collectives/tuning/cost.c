@@ -143,6 +143,14 @@ static void add_copies_in_turn(struct br_cost_problem *p, double bytes)
     add_copies(p, cores && n > cores ? bytes * n / cores : bytes);
 }
 
+/* In memory, sums are made out of the pipe, in place of the copy that is part of beta. Counted for
+ * nothing where it was measured: in reduces of 2 ranks, where a root that reads all took 0.36 to
+ * 0.99 of the time of one in halves (doc/design/shared_collectives.md). */
+static bool sums_cost(const struct br_cost_problem *p)
+{
+    return !(p->model->in_memory && p->request->n == 2 && p->request->collective == BR_REDUCE);
+}
+
 /* ---- algorithms ------------------------------------------------------------------------------ */
 
 /* One stage of all threads. */
@@ -273,7 +281,7 @@ static void tuning_cost_add_shape(struct br_cost_problem *p, const struct br_sha
         add_ends(p, stages[0].core);
     for (uint32_t w = 0; w < stages[0].n_stages; w++) {
         if (reduces)
-            tuning_cost_add_stage(p, stages, shape->threads, w, true);
+            tuning_cost_add_stage(p, stages, shape->threads, w, sums_cost(p));
         if (gathers)
             tuning_cost_add_stage(p, stages, shape->threads, w, false);
     }
@@ -478,7 +486,8 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
         (p->to_root
              ? request->collective == BR_GATHER || request->collective == BR_ALLGATHER
              : request->collective == BR_SCATTER || request->collective == BR_REDUCE_SCATTER);
-    double sum = scan || request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ||
+    double sum = scan || request->collective == BR_ALLREDUCE ||
+                 (request->collective == BR_REDUCE && sums_cost(p)) ||
                  (request->collective == BR_REDUCE_SCATTER && p->to_root);
     struct br_shape shape;
 

@@ -584,6 +584,28 @@ static void br_tuning_choose__sends_eagerly_where_ready_costs_more(void **state)
     assert_int_equal(model.eager_bytes, 0);
 }
 
+/* In memory the root of two ranks reads all and sums as it reads; of three each sums a part. */
+static void br_tuning_choose__reduces_of_two_ranks(void **state)
+{
+    struct br_cost_model model;
+    struct br_topology flat;
+    struct br_tuning tuning;
+
+    (void)state;
+    br_topology_flat(&flat, 2);
+    for (double bytes = 32 << 10; bytes < 64 << 20; bytes *= 4) {
+        br_cost_model_on(&model, &flat, BR_COST_HOST, 1);
+        model.chunk_bytes = 512 << 10;
+        assert_int_equal(br_tuning_choose(&model, BR_REDUCE, 2, bytes, &tuning), 0);
+        assert_int_equal(tuning.config.algorithm, BR_FLAT);
+    }
+    br_topology_flat(&flat, 3);
+    br_cost_model_on(&model, &flat, BR_COST_HOST, 1);
+    model.chunk_bytes = 512 << 10;
+    assert_int_equal(br_tuning_choose(&model, BR_REDUCE, 3, 16 << 20, &tuning), 0);
+    assert_int_not_equal(tuning.config.algorithm, BR_FLAT);
+}
+
 static void br_tuning_choose__believes_what_was_measured(void **state)
 {
     struct br_cost_measured measured[BR_ALGORITHM_CONFIGS] = {{.ranks = 0}};
@@ -724,6 +746,7 @@ int main(void)
         cmocka_unit_test(br_tuning_choose__reduces_one_way_where_both_cost_more),
         cmocka_unit_test(br_tuning_choose__small_messages_from_and_to_a_root),
         cmocka_unit_test(br_tuning_choose__sends_eagerly_where_ready_costs_more),
+        cmocka_unit_test(br_tuning_choose__reduces_of_two_ranks),
         cmocka_unit_test(br_tuning_choose__believes_what_was_measured),
         cmocka_unit_test(br_cost_estimate__counts_the_machine_of_disjoint_trees),
         cmocka_unit_test(br_tuning_choose__refuses_figures_that_make_time_infinite),
