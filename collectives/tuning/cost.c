@@ -522,15 +522,24 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
     }
 }
 
+/* Where ranks share cores, a tree of sums sends on what it has just added up, in the caches of its
+ * core; in an exchange of all ranks the others have their turns in between. So of a reduce-scatter
+ * that goes up and down a tree a byte costs this part. Measured with 8 to 32 ranks on 2 cores, TCP
+ * on loopback: doc/design/cost_model.md, section 3. */
+#define PASSED_ON 0.91
+
 /* Up a tree to rank 0 and down again: a barrier, and with blocks of all ranks an allgather, which
  * brings all of them down, a reduce-scatter, which brings all of them up, and an alltoall, which
  * brings as many from each rank and to each. */
 static void add_up_and_down(struct br_cost_problem *p)
 {
-    double n = p->request->n, block = p->bytes, cpu;
+    double n = p->request->n, bytes = p->bytes, block = bytes, cpu;
     enum br_collective collective = p->request->collective;
     struct br_port_load up;
 
+    if (collective == BR_REDUCE_SCATTER && p->topology->cores && !p->model->in_memory &&
+        p->topology->kind == BR_TOPOLOGY_FLAT)
+        p->bytes = block = PASSED_ON * bytes;
     p->to_root = true;
     p->counts_ready = collective != BR_BARRIER && collective != BR_ALLTOALL;
     if (collective == BR_REDUCE_SCATTER || collective == BR_ALLTOALL)
@@ -543,7 +552,7 @@ static void add_up_and_down(struct br_cost_problem *p)
     p->counts_ready = false; /* it has gone up with a message of each rank */
     p->bytes = collective == BR_ALLGATHER || collective == BR_ALLTOALL ? n * block : block;
     tuning_cost_add_messages(p);
-    p->bytes = block;
+    p->bytes = bytes;
     br_port_load_sum(&p->load, &up);
     p->cpu += cpu;
 }

@@ -433,6 +433,11 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     takes_for(&network, BR_ALLTOALL, 2 << 10, "bruck");
     takes_for(&network, BR_ALLTOALL, 8 << 10, "direct");
     close_network(&network);
+    open_crowd(&network, "flat:16", BR_COST_NETWORK, 2);
+    takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "tree");
+    takes_for(&network, BR_REDUCE_SCATTER, 256 << 10, "halving");
+    takes_for(&network, BR_ALLGATHER, 64 << 10, "halving");
+    close_network(&network);
     open_crowd(&network, "flat:32", BR_COST_NETWORK, 2);
     takes_for(&network, BR_ALLTOALL, 8, "tree");
     takes_for(&network, BR_ALLTOALL, 4 << 10, "bruck:8d,4d");
