@@ -159,6 +159,8 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
                    const uint8_t *keys);
 /* The SENT of a DATA frame. */
 void br_send_sent(struct br_worker *w, const struct br_event *event);
+/* An ACK has come on a rail: frames that last may end. */
+void br_send_acknowledged(struct br_worker *w, struct br_rail *rail);
 /* DONE has come for a slot of the peer. */
 void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot);
 /* Ends the send if nothing is missing any more. */

@@ -51,13 +51,15 @@ struct br_unacked {
     uint8_t data[];
 };
 
-/* A DATA frame that waits for SENT. */
+/* A DATA frame that waits for SENT, or also for the ACK of its bytes if it lasts. */
 struct br_flight {
     struct br_list node;          /* the rail's flights */
     struct br_transfer *transfer; /* NULL: a message, nothing to do */
     struct br_rail *rail;
     uint32_t offset, length;
     uint64_t posted; /* ns */
+    uint64_t end;    /* it lasts: rail->tx_bytes behind it; else 0 */
+    bool sent;       /* it lasts: SENT was reported */
 };
 
 /* One pending measurement: a frame whose acknowledgement we asked for. */

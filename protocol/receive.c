@@ -337,6 +337,7 @@ static void receive_control(struct br_worker *w, struct br_rail *rail, const str
         break;
     case BR_MESSAGE_ACK:
         br_rail_ack_received(rail, &m->ack, w->now);
+        br_send_acknowledged(w, rail);
         br_peer_activate(w, peer);
         break;
     case BR_MESSAGE_PING:

@@ -85,7 +85,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->cursor = t->flights = t->resend_at = 0;
     t->resend = 0;
     t->lost_rails = t->fenced_rails = t->barred = 0;
-    t->renew_due = false;
+    t->renew_due = t->lasts = false;
     br_transfer_queued(w, t);
     br_list_init(&t->node);
     if (br_peer_takes_eagerly(w, t->peer, t->length) && !t->rendezvous) {
@@ -131,25 +131,49 @@ void br_send_check_end(struct br_worker *w, struct br_transfer *t)
         br_transfer_end(w, t, 0);
 }
 
+/* Nobody reads the payload any more. */
+static void flight_ended(struct br_worker *w, struct br_flight *flight)
+{
+    struct br_transfer *t = flight->transfer;
+
+    br_list_remove(&flight->node);
+    br_pool_put(&w->flights, flight);
+    t->flights--;
+    br_rkey_check_quiet(w, t);
+    br_send_check_end(w, t);
+}
+
 void br_send_sent(struct br_worker *w, const struct br_event *event)
 {
     struct br_flight *flight = (struct br_flight *)(uintptr_t)event->cookie;
     struct br_transfer *t = flight->transfer;
+    struct br_rail *rail = flight->rail;
 
-    if (flight->rail->device->caps.sent_means_arrived)
-        br_rail_acknowledged(flight->rail, flight->rail->acked_bytes + flight->length, w->now);
-    br_list_remove(&flight->node);
+    if (rail->device->caps.sent_means_arrived)
+        br_rail_acknowledged(rail, rail->acked_bytes + flight->length, w->now);
     if (!t) {
+        br_list_remove(&flight->node);
         br_relay_sent(w, flight);
         return;
     }
     if (t->traced && w->config.trace)
         br_tracing_sent(w, flight);
-    br_pool_put(&w->flights, flight);
-    t->flights--;
-    br_rkey_check_quiet(w, t);
-    br_send_check_end(w, t);
-    br_peer_activate(w, &w->peers[t->peer]);
+    flight->sent = true;
+    if (flight->end <= rail->acked_bytes)
+        flight_ended(w, flight);
+    br_peer_activate(w, rail->peer);
+}
+
+void br_send_acknowledged(struct br_worker *w, struct br_rail *rail)
+{
+    br_list_for_each_safe (node, &rail->flights) {
+        struct br_flight *flight = br_container_of(node, struct br_flight, node);
+
+        if (flight->end > rail->acked_bytes)
+            break;
+        if (flight->sent)
+            flight_ended(w, flight);
+    }
 }
 
 void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
@@ -169,6 +193,13 @@ void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
+
+/* Must an ACK be asked for so that the transfer's lasting frames end? The last one on the only rail
+ * acknowledges all. */
+static bool send_needs_ack(const struct br_rail *rail, const struct br_transfer *t, uint32_t end)
+{
+    return t->lasts && (end == t->length || t->resend || rail->peer->n_rails > 1);
+}
 
 /* The next frame of t: a slice to send again, else what is at the cursor. Never crosses a slice. */
 static uint32_t send_next_frame(const struct br_transfer *t, uint32_t most, uint32_t *offset)
@@ -220,7 +251,7 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
     struct br_flight *flight = br_pool_get(&w->flights);
     struct br_data_header placed = {0};
     struct br_frame frame;
-    bool asks;
+    bool asks, lasts;
 
     if (!flight)
         return false;
@@ -230,7 +261,11 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
     }
     *flight = (struct br_flight){
         .transfer = t, .rail = rail, .offset = offset, .length = length, .posted = w->now};
-    asks = br_rail_asks(rail, length);
+    /* where ranks share cores, the ACK would wait for the peer's turn */
+    lasts = rail->link->lends && !rail->turn && t->length >= BR_LASTING_BYTES;
+    t->lasts = t->lasts || lasts;
+    flight->end = lasts ? rail->tx_bytes + length : 0;
+    asks = br_rail_asks(rail, length) || send_needs_ack(rail, t, offset + length);
     placed.flags = (uint8_t)((asks ? BR_DATA_ACK : 0) | (t->wants_done ? BR_DATA_DONE : 0));
     frame = (struct br_frame){
         .kind = BR_FRAME_DATA,
@@ -243,6 +278,7 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
         .inline_ = (const uint8_t *)&placed,
         .cookie = (uint64_t)(uintptr_t)flight,
         .priority = t->priority,
+        .lasts = lasts,
     };
     if (rail->device->ops->post(rail->link, &frame, 1) != 1) {
         br_pool_put(&w->flights, flight);

@@ -92,7 +92,8 @@ struct br_transfer {
     uint32_t remote_slot; /* send */
     uint32_t slice_bytes; /* send: grid of the receiver's slot */
     uint32_t cursor;      /* send: first byte that has not left yet */
-    uint32_t flights;     /* send: frames that wait for SENT */
+    uint32_t flights;     /* send: frames that wait for SENT, or for their ACK if they last */
+    bool lasts;           /* send: some of them do (br_frame) */
     uint64_t resend;      /* send: slices to send again, after a lost rail */
     uint32_t resend_at;   /* send: offset within the first slice of `resend` */
     /* send: rails that took frames with them and are not fenced yet, a bit each */

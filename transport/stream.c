@@ -129,6 +129,7 @@ bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame)
     br_frame_header_fill(&e->header, frame);
     e->payload = frame->payload;
     e->cookie = frame->cookie;
+    e->lent = tx->lends && frame->lasts && frame->length >= BR_LASTING_BYTES;
     tx->posted++;
     return true;
 }
@@ -163,7 +164,7 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
         uint32_t gone = skip > header_bytes ? skip - header_bytes : 0; /* of the payload */
         size_t room;
 
-        if (goes_apart(e, *bytes))
+        if (goes_apart(e, *bytes) || (n && e->lent))
             break;
         if (skip < header_bytes) {
             iov[n++] = (struct iovec){(uint8_t *)&e->header + skip, header_bytes - skip};
@@ -177,6 +178,8 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
         iov[n++] = (struct iovec){(void *)(uintptr_t)(e->payload + gone), room};
         *bytes += room;
         payload += room;
+        if (e->lent)
+            break;
     }
     return n;
 }
@@ -184,7 +187,7 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
 /* Nobody waits for frames without a cookie. */
 static void transport_stream_skip(struct br_stream_tx *tx)
 {
-    while (tx->reported != tx->done && !transport_stream_entry(tx, tx->reported)->cookie)
+    while (tx->reported != tx->sent && !transport_stream_entry(tx, tx->reported)->cookie)
         tx->reported++;
 }
 
@@ -202,30 +205,12 @@ void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes)
         tx->sent++;
         tx->cursor = 0;
     }
-    if (!tx->held)
-        br_stream_tx_let_go(tx, tx->sent);
-}
-
-void br_stream_tx_hold(struct br_stream_tx *tx)
-{
-    tx->held = true;
-}
-
-void br_stream_tx_let_go(struct br_stream_tx *tx, uint32_t frame)
-{
-    tx->done = frame;
     transport_stream_skip(tx);
-}
-
-void br_stream_tx_let_go_all(struct br_stream_tx *tx)
-{
-    tx->held = false;
-    br_stream_tx_let_go(tx, tx->sent);
 }
 
 bool br_stream_tx_report(struct br_stream_tx *tx, uint64_t *cookie)
 {
-    if (tx->reported == tx->done)
+    if (tx->reported == tx->sent)
         return false;
     *cookie = transport_stream_entry(tx, tx->reported++)->cookie;
     transport_stream_skip(tx);

@@ -44,14 +44,14 @@ struct br_stream_rx {
 };
 
 struct br_stream_tx {
-    /* free-running: reported <= done <= sent <= posted; frames before `done` may be reported */
-    uint32_t posted, sent, done, reported;
-    bool held;       /* frames from `done` on are still read though they have been sent (note 5) */
+    uint32_t posted, sent, reported; /* free-running: reported <= sent <= posted */
+    bool lends;      /* large frames that last leave one by one, perhaps without a copy (note 5) */
     uint32_t cursor; /* bytes of frame `sent`, header included, that are gone */
     struct br_stream_entry {
         struct br_frame_header header;
         const uint8_t *payload;
         uint64_t cookie;
+        bool lent; /* it is one of these */
     } queue[BR_STREAM_QUEUE];
 };
 
@@ -97,20 +97,21 @@ bool br_stream_tx_ask(struct br_stream_tx *tx);
  * own. Returns the number of entries, 0 when there is nothing; *bytes is their sum. After a result
  * of at most BR_STREAM_LITTLE bytes ask again: a large payload behind them is left for a call of
  * its own, because the kernel passes 64 KiB to the peer at a time, and a READY in front of them
- * would arrive 6 us later.
+ * would arrive 6 us later. A frame that br_stream_tx_lends() is gathered alone: its payload is the
+ * last entry.
  */
 int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t most,
                         size_t *bytes);
 
 /* Reports that so many of these bytes were sent. */
 void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes);
-/* Says before br_stream_tx_advance() that frames are still read when they have been sent: from this
- * one on none is reported until br_stream_tx_let_go() names a later one, or all are let go. */
-void br_stream_tx_hold(struct br_stream_tx *tx);
-void br_stream_tx_let_go(struct br_stream_tx *tx, uint32_t frame);
-void br_stream_tx_let_go_all(struct br_stream_tx *tx);
+/* May the next frame to send, which there is, leave without a copy? */
+static inline bool br_stream_tx_lends(const struct br_stream_tx *tx)
+{
+    return tx->queue[tx->sent % BR_STREAM_QUEUE].lent;
+}
 /* Takes the oldest frame that was sent and has to be reported, as its cookie is not 0: sets
- * *cookie. Returns false when there is none, which is so exactly when tx->reported is tx->done. */
+ * *cookie. Returns false when there is none, which is so exactly when tx->reported is tx->sent. */
 bool br_stream_tx_report(struct br_stream_tx *tx, uint64_t *cookie);
 
 #endif

@@ -127,7 +127,13 @@ struct br_frame {
     uint64_t cookie;          /* The SENT event of this frame has it; 0: there is none. */
     /* DATA: a larger number is more urgent. A hint for back ends that have queues of their own. */
     int32_t priority;
+    /* DATA: the payload stays readable and unchanged until the peer has confirmed that it has
+     * arrived, or the link is closed, if that is later than SENT. The device may have it read there
+     * until then, in place of a copy. */
+    bool lasts;
 };
+/* Payload of fewer bytes is copied: there the pages cost as much as the copy. */
+#define BR_LASTING_BYTES (64u << 10)
 
 /* Fills in all of a header, as the frame is to travel. */
 static inline void br_frame_header_fill(struct br_frame_header *header,
@@ -284,6 +290,8 @@ struct br_link {
     /* Set by the protocol around a post() behind which it has nothing more to post: a back end that
      * gathers frames for its next poll() sends the frame now, if it can. */
     bool alone;
+    /* Set by the back end, at any time: frames that last would be of use to it. */
+    bool lends;
     /* Set by poll(): when it reports ACCEPTED, CONNECTED or CLOSED, and between that as
      * BR_LINK_FACTS_AGE says. */
     struct br_link_facts facts;

@@ -174,6 +174,7 @@ static void send_slice(struct soak *soak)
         soak->contract, !transfer->from_side, transfer->number, transfer->from, offset,
         left < transfer->slot->slice_bytes ? left : transfer->slot->slice_bytes, i);
     frame.region = &soak->regions[end->side];
+    frame.lasts = below(soak, 2);
     transfer->posted += (uint32_t)(soak->contract->ops->post(end->link, &frame, 1) == 1);
 }
 

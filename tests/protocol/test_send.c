@@ -445,6 +445,105 @@ static void end__one_rail_needs_only_sent(void **state)
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
 }
 
+/* The flags of a DATA frame. */
+static unsigned flags_of(const struct wire_frame *frame)
+{
+    return ((const struct br_data_header *)&frame->message)->flags;
+}
+
+/* Frames whose payload the back end may lend to the kernel end with an ACK of all their bytes, for
+ * which the last one asks, and with SENT, in any order. */
+static void end__frames_that_last_wait_for_their_ack(void **state)
+{
+    for (int ack_first = 0; ack_first < 2; ack_first++) {
+        struct br_transfer t = send_of((uint64_t)ack_first, BR_LASTING_BYTES);
+        struct wire_frame *frame, *last = NULL;
+        struct wired *x = *state;
+        struct br_rail *rail = &x->w->peers[1].rails[0];
+        struct br_message early = {.type = BR_MESSAGE_ACK};
+
+        x->links[0]->link.lends = true;
+        assert_int_equal(br_transfer_send(x->w, &t), 0);
+        ready(x, (uint32_t)ack_first, t.tag, t.length, 0x10001);
+        while ((frame = wire_take_placed(x->links[0]))) {
+            assert_true(frame->frame.lasts);
+            last = frame;
+        }
+        assert_int_equal(last->frame.offset + last->frame.length, t.length);
+        assert_true(flags_of(last) & BR_DATA_ACK);
+        if (ack_first)
+            acknowledge(x, 0);
+        wire_sent_all(&x->wires[0]);
+        wired_turn(x, 0);
+        assert_int_equal(t.state, ack_first ? BR_TRANSFER_ENDED : BR_TRANSFER_CONFIRMING);
+        if (!ack_first) {
+            early.ack.bytes = rail->tx_bytes - 1;
+            wired_say(x, 0, &early);
+            assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
+            acknowledge(x, 0);
+        }
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+        assert_true(br_list_empty(&rail->flights));
+    }
+}
+
+/* What is short, or leaves on a link that has no use for it, ends with SENT. */
+static void end__other_frames_do_not_last(void **state)
+{
+    struct wired *x = *state;
+
+    for (int lends = 0; lends < 2; lends++) {
+        struct br_transfer t = send_of((uint64_t)lends, BR_LASTING_BYTES - (uint32_t)lends);
+        struct wire_frame *frame;
+
+        x->links[0]->link.lends = lends;
+        assert_int_equal(br_transfer_send(x->w, &t), 0);
+        ready(x, (uint32_t)lends, t.tag, t.length, 0x10001);
+        while ((frame = wire_take_placed(x->links[0])))
+            assert_false(frame->frame.lasts);
+        wire_sent_all(&x->wires[0]);
+        wired_turn(x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+        acknowledge(x, 0);
+    }
+}
+
+/* With several rails each frame that lasts asks, as no other may follow on its rail. The loss of a
+ * rail ends the wait for its ACK, and what it carried leaves again. */
+static void end__frames_that_last_on_a_lost_rail(void **state)
+{
+    struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};
+    struct br_transfer t = send_of(1, BR_LASTING_BYTES);
+    struct wire_frame *frame;
+    struct wired x;
+    uint32_t again = 0;
+
+    (void)state;
+    wired_create(&x, 0, 2, NULL);
+    x.links[0]->link.lends = x.links[1]->link.lends = true;
+    assert_int_equal(br_transfer_send(x.w, &t), 0);
+    ready(&x, 0, 1, t.length, 0x10001);
+    for (int r = 0; r < 2; r++)
+        while ((frame = wire_take_placed(x.links[r])))
+            assert_true(frame->frame.lasts && flags_of(frame) & BR_DATA_ACK);
+    wire_sent_all(&x.wires[0]);
+    wire_sent_all(&x.wires[1]);
+    wired_turn(&x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
+    wired_cut(&x, 0);
+    wired_fenced(&x, 0, 1);
+    while ((frame = wire_take_placed(x.links[1])))
+        again += frame->frame.length;
+    assert_in_range(again, 1, t.length);
+    wire_sent_all(&x.wires[1]);
+    wired_turn(&x, 0);
+    wired_say(&x, 1, &done);
+    assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
+    acknowledge(&x, 1);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    wired_destroy(&x);
+}
+
 /* On a byte stream with two rails SENT is not enough: the receiver must have it all. Nor is DONE
  * without SENT. */
 static void end__two_rails_wait_for_done(void **state)
@@ -594,6 +693,9 @@ int main(void)
         WIRED_TEST(starved__goes_first_and_hides_nobody, .rails = 1, .up = true),
         WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),
         WIRED_TEST(end__one_rail_needs_only_sent, .rails = 1, .up = true),
+        WIRED_TEST(end__frames_that_last_wait_for_their_ack, .rails = 1, .up = true),
+        WIRED_TEST(end__other_frames_do_not_last, .rails = 1, .up = true),
+        cmocka_unit_test(end__frames_that_last_on_a_lost_rail),
         cmocka_unit_test(end__two_rails_wait_for_done),
         cmocka_unit_test(end__where_sent_means_arrived_too),
         WIRED_TEST(done__of_nobody, .rails = 2, .up = true),

@@ -301,29 +301,41 @@ static void tx_push__full_until_reported(void **state)
     assert_true(br_stream_tx_push(&tx, &frame));
 }
 
-static void tx_report__waits_for_what_is_still_read(void **state)
+/* A large frame that lasts is gathered alone, its payload as one part, also what is left of it. */
+static void tx_gather__what_lasts_stands_alone(void **state)
 {
-    uint64_t cookie;
+    static uint8_t large[BR_LASTING_BYTES];
+    struct br_frame frame = {
+        .kind = BR_FRAME_DATA, .payload = large, .length = sizeof large, .lasts = true};
+    struct iovec iov[8];
+    size_t bytes;
 
     (void)state;
-    for (int i = 0; i < 4; i++)
-        push_message(0, (uint8_t)i); /* of 64 bytes, with cookies 1 to 4 */
+    tx.lends = true;
+    push_message(0, 1);
+    assert_true(br_stream_tx_push(&tx, &frame));
+    push_message(0, 2);
+    frame.length--;
+    assert_true(br_stream_tx_push(&tx, &frame)); /* too short */
+    frame.length++;
+    frame.lasts = false;
+    assert_true(br_stream_tx_push(&tx, &frame));
+    assert_false(br_stream_tx_lends(&tx));
+    assert_int_equal(br_stream_tx_gather(&tx, iov, 8, 1 << 20, &bytes), 1);
+    assert_int_equal(bytes, 64);
     br_stream_tx_advance(&tx, 64);
-    br_stream_tx_hold(&tx);
-    br_stream_tx_advance(&tx, 2 * 64);
-    assert_true(br_stream_tx_report(&tx, &cookie)); /* it was sent before */
-    assert_int_equal(cookie, 1);
-    assert_false(br_stream_tx_report(&tx, &cookie));
-    br_stream_tx_let_go(&tx, 2);
-    assert_true(br_stream_tx_report(&tx, &cookie));
-    assert_int_equal(cookie, 2);
-    assert_false(br_stream_tx_report(&tx, &cookie));
-    br_stream_tx_let_go_all(&tx);
-    br_stream_tx_advance(&tx, 64);
-    for (uint64_t i = 3; i <= 4; i++) {
-        assert_true(br_stream_tx_report(&tx, &cookie));
-        assert_int_equal(cookie, i);
-    }
+    assert_true(br_stream_tx_lends(&tx));
+    assert_int_equal(br_stream_tx_gather(&tx, iov, 8, 1 << 20, &bytes), 2);
+    assert_int_equal(bytes, 64 + sizeof large);
+    assert_ptr_equal(iov[1].iov_base, large);
+    br_stream_tx_advance(&tx, 64 + 10);
+    assert_true(br_stream_tx_lends(&tx));
+    assert_int_equal(br_stream_tx_gather(&tx, iov, 8, 1 << 20, &bytes), 1);
+    assert_ptr_equal(iov[0].iov_base, large + 10);
+    assert_int_equal(bytes, sizeof large - 10);
+    br_stream_tx_advance(&tx, bytes);
+    assert_false(br_stream_tx_lends(&tx));
+    assert_int_equal(br_stream_tx_gather(&tx, iov, 8, 1 << 20, &bytes), 5);
 }
 
 static void tx_gather__respects_both_limits(void **state)
@@ -466,7 +478,7 @@ int main(void)
         TEST(rx_got__data_frame_of_an_unauthenticated_peer_is_refused),
         TEST(rx_got__malformed_headers),
         TEST(tx_push__full_until_reported),
-        TEST(tx_report__waits_for_what_is_still_read),
+        TEST(tx_gather__what_lasts_stands_alone),
         TEST(tx_gather__respects_both_limits),
         TEST(tx_gather__takes_whole_frames),
         TEST(tx_gather__bulk_leaves_apart),

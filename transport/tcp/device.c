@@ -76,6 +76,7 @@ static void tcp_device_device_close(struct br_device *base)
     while (device->n_open)
         br_tcp_link_close(&device->open[0]->base);
     br_tcp_batch_destroy(&device->batch);
+    br_tcp_pipe_close(&device->pipe);
     if (device->epoll_fd >= 0)
         close(device->epoll_fd);
     if (device->listen_fd >= 0)
@@ -146,6 +147,7 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : interface.name);
     device->listen_fd = device->epoll_fd = -1;
+    device->pipe = (struct br_tcp_pipe){-1, -1, -1};
     device->check_sockets = true;
     rc = tcp_device_allocate(device, config);
     if (!rc)

@@ -7,7 +7,9 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -47,6 +49,7 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
     link->base.device = &device->base;
     link->fd = link->busy = -1;
     br_tcp_zero_copy_init(&link->zero_copy, device->zero_copy);
+    link->base.lends = link->tx.lends = br_tcp_zero_copy_lends(&link->zero_copy);
     link->event_poll = link->sent_poll = device->n_polls - 2;
     br_inet_text(peer, true, link->base.peer_name, sizeof link->base.peer_name);
     link->index = device->n_open;
@@ -94,18 +97,6 @@ void br_tcp_link_ask(struct br_tcp_link *link)
     link->base.facts = (struct br_link_facts){.resent_packets = info.tcpi_total_retrans,
                                               .min_rtt = info.tcpi_min_rtt * BR_US,
                                               .delivery_rate = info.tcpi_delivery_rate};
-}
-
-void br_tcp_link_read_ends(struct br_tcp_link *link)
-{
-    struct br_tcp_device *device = tcp_link_device_of(link);
-
-    if (!link->tx.held)
-        return;
-    device->base.counters.system_calls +=
-        br_tcp_zero_copy_read_ends(&link->zero_copy, &link->tx, link->fd, link->base.peer_name);
-    if (link->tx.reported != link->tx.done)
-        device->unreported = true;
 }
 
 void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
@@ -190,6 +181,15 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
     return link;
 }
 
+/* Has the peer's kernel not confirmed all that was sent without a copy? */
+static bool has_lent(const struct br_tcp_link *link)
+{
+    int unconfirmed;
+
+    return link->fd >= 0 && link->lent_end && !ioctl(link->fd, SIOCOUTQ, &unconfirmed) &&
+           (uint64_t)unconfirmed > link->sent_bytes - link->lent_end;
+}
+
 void br_tcp_link_close(struct br_link *base)
 {
     static const struct linger reset = {.l_onoff = 1};
@@ -197,8 +197,7 @@ void br_tcp_link_close(struct br_link *base)
     struct br_tcp_device *device = tcp_link_device_of(link);
 
     br_tcp_link_unwatch(link);
-    br_tcp_link_read_ends(link);
-    if (link->tx.held) /* which the kernel then forgets (doc/design/tcp.md) */
+    if (has_lent(link)) /* which the kernel then forgets (doc/design/tcp.md) */
         setsockopt(link->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     if (link->fd >= 0)
         close(link->fd);

@@ -21,6 +21,9 @@
 /* From one link that the kernel is asked about to the next, at least: a call takes 0.6 us, so this
  * is less than a thousandth of the time, however many links there are. */
 #define ASK_INTERVAL BR_MS
+/* From one trial of zero-copy send to the next: some 1,000 large frames or more are sent meanwhile
+ * where that matters, 16 of them the dearer way. */
+#define TRIAL_INTERVAL (500 * BR_MS)
 
 struct report {
     struct br_event *events;
@@ -90,10 +93,6 @@ static void note_ready(struct br_tcp_device *device, struct br_tcp_link *link, u
             finish_connect(link);
         return;
     }
-    if (events & EPOLLERR && link->tx.held) {
-        br_tcp_link_read_ends(link);
-        events &= ~(uint32_t)EPOLLERR; /* a real error has EPOLLHUP beside it */
-    }
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         link->hung_up = true;
     if (events & EPOLLIN || link->hung_up)
@@ -106,14 +105,22 @@ static void note_ready(struct br_tcp_device *device, struct br_tcp_link *link, u
 static void ask_for_facts(struct br_tcp_device *device, uint64_t now)
 {
     uint64_t turn = BR_LINK_FACTS_AGE / 2; /* all links once, where they are few */
+    struct br_tcp_link *link;
 
     if (device->n_open)
         turn /= (uint64_t)device->n_open;
     device->facts_due = now + (turn > ASK_INTERVAL ? turn : ASK_INTERVAL);
     if (++device->facts_next >= device->n_open)
         device->facts_next = 0;
-    if (device->n_open && device->open[device->facts_next]->state == BR_TCP_UP)
-        br_tcp_link_ask(device->open[device->facts_next]);
+    if (!device->n_open || device->open[device->facts_next]->state != BR_TCP_UP)
+        return;
+    link = device->open[device->facts_next];
+    br_tcp_link_ask(link);
+    if (now < link->trial_due)
+        return;
+    br_tcp_zero_copy_try_again(&link->zero_copy);
+    link->base.lends = link->tx.lends = br_tcp_zero_copy_lends(&link->zero_copy);
+    link->trial_due = now + TRIAL_INTERVAL;
 }
 
 /* Asks epoll who has become ready. */
@@ -152,12 +159,6 @@ static bool must_check_sockets(struct br_tcp_device *device)
         device->watch_poll = device->n_polls;
         if (br_tcp_link_watch(link))
             link->writable = true; /* nobody tells: it is tried */
-        return true;
-    }
-    if (link->tx.held) {
-        device->watch_poll = device->n_polls;
-        if (br_tcp_link_watch(link))
-            br_tcp_link_read_ends(link); /* nobody tells */
         return true;
     }
     if (device->n_polls - device->watch_poll > WATCH_POLLS)
@@ -204,7 +205,7 @@ static void tcp_poll_report_sent(struct br_tcp_device *device, struct report *re
             continue;
         while (report->n < max && br_stream_tx_report(&link->tx, &cookie))
             tcp_poll_add_event(report, link, BR_EVENT_SENT)->cookie = cookie;
-        if (link->tx.reported != link->tx.done) {
+        if (link->tx.reported != link->tx.sent) {
             device->unreported = true;
             return;
         }
@@ -365,7 +366,7 @@ static bool has_work(const struct br_tcp_link *link)
         return true;
     if (link->state != BR_TCP_UP)
         return false;
-    return br_tcp_can_send(link) || can_receive(link) || link->tx.done != link->tx.reported;
+    return br_tcp_can_send(link) || can_receive(link) || link->tx.sent != link->tx.reported;
 }
 
 int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)

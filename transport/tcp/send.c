@@ -31,7 +31,8 @@ static bool send_ended(struct br_tcp_device *device, struct br_tcp_link *link,
 {
     if (call->result >= 0) {
         br_stream_tx_advance(&link->tx, (size_t)call->result);
-        if (link->tx.reported != link->tx.done)
+        link->sent_bytes += (uint64_t)call->result;
+        if (link->tx.reported != link->tx.sent)
             device->unreported = true;
         if ((size_t)call->result < call->bytes)
             link->writable = false;
@@ -41,7 +42,7 @@ static bool send_ended(struct br_tcp_device *device, struct br_tcp_link *link,
         link->send_error = (int)call->result;
         link->readable = link->hung_up = true;
     }
-    return call->bytes <= BR_STREAM_LITTLE && br_tcp_can_send(link);
+    return (call->bytes <= BR_STREAM_LITTLE || call->lent) && br_tcp_can_send(link);
 }
 
 /* true: ask again. */
@@ -58,15 +59,19 @@ static bool send_batch(struct br_tcp_device *device)
 }
 
 /* Adds a call for what is posted on a link; it may have been made already. */
-static void add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
+static void add_send(struct br_tcp_device *device, struct br_tcp_link *link)
 {
-    struct br_tcp_call *call = br_tcp_batch_send(batch, link, link->fd);
+    struct br_tcp_call *call = br_tcp_batch_send(&device->batch, link, link->fd);
 
     call->msg.msg_iovlen =
         (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS, SEND_BYTES, &call->bytes);
-    if (br_tcp_zero_copy_wants(&link->zero_copy, call->bytes))
-        link->base.device->counters.system_calls +=
-            br_tcp_zero_copy_send(&link->zero_copy, &link->tx, call, link->base.peer_name);
+    if (!br_stream_tx_lends(&link->tx))
+        return;
+    device->base.counters.system_calls +=
+        br_tcp_zero_copy_send(&link->zero_copy, &device->pipe, call, link->base.peer_name);
+    if (call->lent && call->result > 0)
+        link->lent_end = link->sent_bytes + (uint64_t)call->result;
+    link->base.lends = link->tx.lends = br_tcp_zero_copy_lends(&link->zero_copy);
 }
 
 /* Is a message that is sent at once part of a stream? A wait takes many polls. */
@@ -98,7 +103,7 @@ void br_tcp_send_link(struct br_tcp_link *link)
     if (!br_tcp_can_send(link))
         return;
     holds = streams(link, device->n_polls) && br_stream_tx_ask(&link->tx);
-    add_send(&device->batch, link);
+    add_send(device, link);
     send_batch(device);
     holds = holds && may_hold(link);
     if (holds != link->holds)
@@ -129,7 +134,7 @@ static bool send_round(struct br_tcp_device *device)
             continue;
         if (device->busy[i]->holds)
             hold(device->busy[i], false);
-        add_send(batch, device->busy[i]);
+        add_send(device, device->busy[i]);
         if (br_tcp_batch_full(batch))
             again = send_batch(device) || again;
     }

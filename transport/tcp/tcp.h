@@ -50,7 +50,9 @@ struct br_tcp_link {
     uint32_t sent_poll; /* device->n_polls at the last send at once, */
     uint32_t sent_row;  /* and how many there were before it without a wait in between (note 10). */
     bool holds;         /* TCP_NODELAY is not set. */
-    struct br_tcp_zero_copy zero_copy; /* While it waits for ends, tx.held is set. */
+    struct br_tcp_zero_copy zero_copy;
+    uint64_t trial_due;            /* ns; of its next trial. */
+    uint64_t sent_bytes, lent_end; /* In all; where the last of them ends that were not copied. */
 };
 
 struct br_tcp_device {
@@ -80,6 +82,7 @@ struct br_tcp_device {
     int first;                           /* The busy link that this poll looks at first. */
     uint8_t (*inlines)[BR_FRAME_INLINE]; /* br_event.inline_ of the DATA events of this poll. */
     struct br_tcp_batch batch;
+    struct br_tcp_pipe pipe;
 };
 
 /* link.c: functions of br_transport_ops. All functions are called under the worker's lock; none
@@ -124,9 +127,6 @@ static inline void br_tcp_link_drop_ahead(struct br_tcp_device *device, struct b
         br_pool_put(&device->aheads, link->ahead);
     link->ahead = NULL;
 }
-
-/* Reads which zero-copy sends have ended, if the link waits for any. */
-void br_tcp_link_read_ends(struct br_tcp_link *link);
 
 /* Has something been posted on a link that its socket may take? */
 static inline bool br_tcp_can_send(const struct br_tcp_link *link)

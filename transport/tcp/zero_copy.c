@@ -2,16 +2,22 @@
 #include "transport/tcp/zero_copy.h"
 
 #include <errno.h>
-#include <linux/errqueue.h>
-#include <netinet/in.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/log.h"
 
-#define CHEAPER 0.9 /* Of the CPU time with a copy: taken if it is less. */
+/* Of the CPU time with a copy: taken if it is less. The rest is for what the sender does not see:
+ * an ACK, and a receiver that reads memory which no cache of its own has. */
+#define CHEAPER    0.6
+#define PIPE_BYTES (512 << 10) /* A frame of 256 KiB has 64 pages or one more; a power of two. */
+#define LEND_CALLS 7u          /* System calls of a send without a copy, as a rule. */
 
 int br_tcp_zero_copy_read(enum br_tcp_zero_copy_way *out)
 {
@@ -22,159 +28,171 @@ int br_tcp_zero_copy_read(enum br_tcp_zero_copy_way *out)
     return rc;
 }
 
+/* ---- the pipe -------------------------------------------------------------------------------- */
+
+void br_tcp_pipe_close(struct br_tcp_pipe *pipe)
+{
+    const int fds[] = {pipe->in, pipe->out, pipe->null};
+
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    *pipe = (struct br_tcp_pipe){-1, -1, -1};
+}
+
+/* 0, or a negative errno. */
+static int pipe_open(struct br_tcp_pipe *pipe)
+{
+    int fds[2], rc;
+
+    if (pipe->in >= 0)
+        return 0;
+    if (pipe2(fds, O_CLOEXEC))
+        return -errno;
+    *pipe = (struct br_tcp_pipe){fds[1], fds[0], open("/dev/null", O_WRONLY | O_CLOEXEC)};
+    (void)fcntl(pipe->in, F_SETPIPE_SZ, PIPE_BYTES); /* else a frame takes several calls */
+    rc = pipe->null < 0 ? -errno : 0;
+    if (rc)
+        br_tcp_pipe_close(pipe);
+    return rc;
+}
+
+/* splice() to a socket. A socket whose peer is gone raises SIGPIPE, which no flag prevents, and
+ * which would end the program. */
+static ssize_t splice_quietly(int from, int to, size_t bytes)
+{
+    const struct timespec at_once = {0};
+    sigset_t broken, before, pending;
+    bool pends;
+    ssize_t n;
+    int error;
+
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken, &before);
+    pends = sigismember(&before, SIGPIPE) && !sigpending(&pending) &&
+            sigismember(&pending, SIGPIPE); /* one of the program's own */
+    n = splice(from, NULL, to, NULL, bytes, SPLICE_F_NONBLOCK);
+    error = errno;
+    if (n < (ssize_t)bytes && !pends)
+        sigtimedwait(&broken, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return n;
+}
+
+/* Sends payload without a copy. Bytes sent, or a negative errno. */
+static long lend_payload(struct br_tcp_pipe *pipe, int fd, const struct iovec *payload)
+{
+    ssize_t n = vmsplice(pipe->in, payload, 1, SPLICE_F_NONBLOCK), sent;
+
+    if (n <= 0)
+        return n < 0 && errno != EAGAIN ? -errno : -ENOBUFS;
+    sent = splice_quietly(pipe->out, fd, (size_t)n);
+    if (sent < 0)
+        sent = -errno;
+    for (ssize_t left = n - (sent > 0 ? sent : 0), k; left > 0; left -= k) {
+        k = splice(pipe->out, NULL, pipe->null, NULL, (size_t)left, SPLICE_F_NONBLOCK);
+        if (k <= 0) {
+            br_tcp_pipe_close(pipe); /* the next call finds none, and leaves this way */
+            break;
+        }
+    }
+    return sent;
+}
+
+/* The header first, which the kernel holds until the payload joins it. */
+static long lend(struct br_tcp_pipe *pipe, const struct br_tcp_call *call)
+{
+    const struct iovec *header = &call->iov[0], *payload = &call->iov[call->msg.msg_iovlen - 1];
+    ssize_t before = 0;
+    long n;
+
+    if (payload != header) {
+        before = send(call->fd, header->iov_base, header->iov_len,
+                      MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
+        if (before < 0)
+            return -errno;
+        if ((size_t)before < header->iov_len)
+            return before;
+    }
+    n = lend_payload(pipe, call->fd, payload);
+    return n < 0 && before ? before : before + n;
+}
+
+/* ---- the trial ------------------------------------------------------------------------------- */
+
+static void leave(struct br_tcp_zero_copy *zero, const char *name, int error)
+{
+    zero->state = BR_TCP_ZERO_COPY_LEFT;
+    br_log_info("%s: zero-copy send left: %s", name, strerror(error));
+}
+
+static void begin(struct br_tcp_zero_copy *zero, struct br_tcp_pipe *pipe, const char *name)
+{
+    int rc = pipe_open(pipe);
+
+    if (rc)
+        leave(zero, name, -rc);
+    else
+        zero->state =
+            zero->way == BR_TCP_ZERO_COPY_ON ? BR_TCP_ZERO_COPY_TAKEN : BR_TCP_ZERO_COPY_TRIAL_ON;
+}
+
 /* CPU seconds a GB. */
 static double cost_a_gb(const struct br_tcp_zero_copy_cost *cost)
 {
     return cost->bytes ? (double)cost->cpu / (double)cost->bytes : 0;
 }
 
-static void leave(struct br_tcp_zero_copy *zero, const char *name, const char *why)
-{
-    if (zero->state == BR_TCP_ZERO_COPY_LEFT)
-        return;
-    zero->state = BR_TCP_ZERO_COPY_LEFT;
-    br_log_info("%s: zero-copy send left: %s", name, why);
-}
-
-static void begin(struct br_tcp_zero_copy *zero, int fd, const char *name)
-{
-    int on = 1;
-
-    if (setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on))
-        leave(zero, name, strerror(errno));
-    else
-        zero->state =
-            zero->way == BR_TCP_ZERO_COPY_ON ? BR_TCP_ZERO_COPY_TAKEN : BR_TCP_ZERO_COPY_TRIAL_ON;
-}
-
-/* The trial is over when its calls have been made and have ended, as their ends cost, too: with the
- * last end, or with the last copy. */
+/* The trial is over when its calls have been made. */
 static void decide(struct br_tcp_zero_copy *zero, const char *name)
 {
     double copied = cost_a_gb(&zero->copied), uncopied = cost_a_gb(&zero->uncopied);
 
-    if (zero->state != BR_TCP_ZERO_COPY_TRIAL_ON || br_tcp_zero_copy_pending(zero) ||
-        zero->copied.calls < BR_TCP_ZERO_COPY_TRIAL ||
+    if (zero->state != BR_TCP_ZERO_COPY_TRIAL_ON || zero->copied.calls < BR_TCP_ZERO_COPY_TRIAL ||
         zero->uncopied.calls < BR_TCP_ZERO_COPY_TRIAL)
         return;
-    if (uncopied < copied * CHEAPER)
-        zero->state = BR_TCP_ZERO_COPY_TAKEN;
-    else
-        zero->state = BR_TCP_ZERO_COPY_LEFT;
-    br_log_info("%s: zero-copy send %s: %.3f CPU seconds a GB, %.3f with a copy", name,
-                zero->state == BR_TCP_ZERO_COPY_TAKEN ? "taken" : "left", uncopied, copied);
+    zero->state = uncopied < copied * CHEAPER ? BR_TCP_ZERO_COPY_TAKEN : BR_TCP_ZERO_COPY_DEARER;
+    br_log_debug("%s: zero-copy send %s: %.3f CPU seconds a GB, %.3f with a copy", name,
+                 zero->state == BR_TCP_ZERO_COPY_TAKEN ? "taken" : "left", uncopied, copied);
 }
 
-/* Does the next call go without a copy? The two kinds of a trial take turns. */
-static bool goes_uncopied(const struct br_tcp_zero_copy *zero)
+static long send_copied(const struct br_tcp_call *call)
 {
-    if (zero->made - zero->ended == BR_TCP_ZERO_COPY_CALLS)
-        return false;
-    return zero->state == BR_TCP_ZERO_COPY_TAKEN || (zero->state == BR_TCP_ZERO_COPY_TRIAL_ON &&
-                                                     zero->uncopied.calls <= zero->copied.calls &&
-                                                     zero->uncopied.calls < BR_TCP_ZERO_COPY_TRIAL);
-}
-
-static long send_call(const struct br_tcp_call *call, int flags)
-{
-    ssize_t n = sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL | flags);
+    ssize_t n = sendmsg(call->fd, &call->msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 
     return n < 0 ? -errno : n;
 }
 
-unsigned br_tcp_zero_copy_send(struct br_tcp_zero_copy *zero, struct br_stream_tx *tx,
+unsigned br_tcp_zero_copy_send(struct br_tcp_zero_copy *zero, struct br_tcp_pipe *pipe,
                                struct br_tcp_call *call, const char *name)
 {
-    unsigned system_calls = 1;
     struct br_tcp_zero_copy_cost *cost;
     uint64_t start = 0;
-    bool uncopied;
+    bool trial;
 
-    if (zero->state == BR_TCP_ZERO_COPY_UNTRIED) {
-        begin(zero, call->fd, name);
-        system_calls++;
-    }
-    uncopied = goes_uncopied(zero);
-    cost = uncopied ? &zero->uncopied : &zero->copied;
-    if (zero->state == BR_TCP_ZERO_COPY_TRIAL_ON) {
+    if (zero->state == BR_TCP_ZERO_COPY_UNTRIED)
+        begin(zero, pipe, name);
+    if (!br_tcp_zero_copy_lends(zero))
+        return 0;
+    trial = zero->state == BR_TCP_ZERO_COPY_TRIAL_ON;
+    call->lent = !trial || zero->uncopied.calls <= zero->copied.calls;
+    cost = call->lent ? &zero->uncopied : &zero->copied;
+    if (trial)
         start = br_clock_thread();
-        system_calls += 2;
-    }
-    call->result = send_call(call, uncopied ? MSG_ZEROCOPY : 0);
-    if (call->result > 0 && zero->state == BR_TCP_ZERO_COPY_TRIAL_ON) {
+    call->result = call->lent ? lend(pipe, call) : send_copied(call);
+    if (trial && call->result > 0) {
         cost->cpu += br_clock_thread() - start;
         cost->bytes += (uint64_t)call->result;
         cost->calls++;
     }
-    if (uncopied && call->result > 0) {
-        zero->first[zero->made++ % BR_TCP_ZERO_COPY_CALLS] = tx->sent;
-        br_stream_tx_hold(tx);
-    } else if (uncopied && call->result != -EAGAIN && call->result != -EINTR) {
-        /* Memory is short, or may not be locked; if it is the link, the copy fails too. What calls
-         * under way hold comes back. */
-        if (call->result != -ENOBUFS || !br_tcp_zero_copy_pending(zero))
-            leave(zero, name, strerror(-(int)call->result));
-        call->result = send_call(call, 0);
-        system_calls++;
+    if (call->lent && call->result < 0 && call->result != -EAGAIN && call->result != -EINTR) {
+        /* such memory has no pages; if it is the link, the copy fails, too */
+        leave(zero, name, -(int)call->result);
+        call->lent = false;
+        call->result = send_copied(call);
     }
     decide(zero, name);
-    return system_calls;
-}
-
-void br_tcp_zero_copy_end(struct br_tcp_zero_copy *zero, struct br_stream_tx *tx, uint32_t first,
-                          uint32_t last, bool copied, const char *name)
-{
-    for (uint32_t i = zero->ended; i != zero->made; i++)
-        if (i - first <= last - first)
-            zero->out_of_turn |= 1ull << i % BR_TCP_ZERO_COPY_CALLS;
-    while (br_tcp_zero_copy_pending(zero) &&
-           zero->out_of_turn & 1ull << zero->ended % BR_TCP_ZERO_COPY_CALLS)
-        zero->out_of_turn &= ~(1ull << zero->ended++ % BR_TCP_ZERO_COPY_CALLS);
-    if (br_tcp_zero_copy_pending(zero))
-        br_stream_tx_let_go(tx, zero->first[zero->ended % BR_TCP_ZERO_COPY_CALLS]);
-    else
-        br_stream_tx_let_go_all(tx);
-    if (copied && zero->way != BR_TCP_ZERO_COPY_ON)
-        leave(zero, name, "the kernel copies on this route");
-}
-
-/* The end of some calls, or NULL: it is something else. */
-static const struct sock_extended_err *end_of(const struct cmsghdr *control)
-{
-    const struct sock_extended_err *end = (const void *)CMSG_DATA(control);
-
-    if (!(control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_RECVERR) &&
-        !(control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_RECVERR))
-        return NULL;
-    return end->ee_origin == SO_EE_ORIGIN_ZEROCOPY ? end : NULL;
-}
-
-unsigned br_tcp_zero_copy_read_ends(struct br_tcp_zero_copy *zero, struct br_stream_tx *tx, int fd,
-                                    const char *name)
-{
-    bool trial = zero->state == BR_TCP_ZERO_COPY_TRIAL_ON;
-    uint64_t start = trial ? br_clock_thread() : 0;
-    unsigned system_calls = 0;
-
-    for (;;) {
-        _Alignas(struct cmsghdr) char control[128];
-        struct msghdr message = {.msg_control = control, .msg_controllen = sizeof control};
-
-        system_calls++;
-        if (recvmsg(fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
-            break;
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-            const struct sock_extended_err *end = end_of(c);
-
-            if (end)
-                br_tcp_zero_copy_end(zero, tx, end->ee_info, end->ee_data,
-                                     end->ee_code & SO_EE_CODE_ZEROCOPY_COPIED, name);
-        }
-    }
-    if (trial) {
-        zero->uncopied.cpu += br_clock_thread() - start;
-        system_calls += 2;
-    }
-    decide(zero, name);
-    return system_calls;
+    return (call->lent ? LEND_CALLS : 1u) + (trial ? 2u : 0u);
 }

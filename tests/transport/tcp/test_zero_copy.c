@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Zero-copy send: its trial on a link, what it costs against a copy, and SENT. */
+/* Zero-copy send: its trial on a link, what it costs against a copy, and whose memory it is. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,20 +10,25 @@
 #include "ends.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#define FRAMES 8
+#define FRAMES 32 /* at least as many as a trial has calls */
+
+static const uint32_t frame_bytes = ENDS_PLACE_BYTES / FRAMES;
+
+static struct br_tcp_link *link_of(struct end *end)
+{
+    return (struct br_tcp_link *)end->links[0];
+}
 
 /* `way` is BRAID_TCP_ZERO_COPY of both ends. Returns a's link, on which FRAMES large frames for
  * b's place were posted; nobody has polled since. */
-static struct br_tcp_link *begin(const char *way)
+static struct br_tcp_link *begin(const char *way, bool lasts)
 {
-    const uint32_t bytes = ENDS_PLACE_BYTES / FRAMES;
     const int little = 32 << 10;
     struct br_slot *slot;
     struct br_link *link;
@@ -34,218 +39,198 @@ static struct br_tcp_link *begin(const char *way)
     assert_int_equal(ends_open(&ends_a, "127.0.0.1", ENDS_LINKS), 0);
     assert_int_equal(ends_open(&ends_b, "127.0.0.1", ENDS_LINKS), 0);
     unsetenv("BRAID_TCP_ZERO_COPY");
-    slot = br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, bytes);
+    slot = br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, frame_bytes);
     link = ends_connect();
-    assert_int_equal(setsockopt(((struct br_tcp_link *)ends_b.links[0])->fd, SOL_SOCKET, SO_RCVBUF,
-                                &little, sizeof little),
-                     0); /* so that a frame does not fit */
+    assert_int_equal(
+        setsockopt(link_of(&ends_b)->fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof little),
+        0); /* so that a frame does not fit */
+    memset(ends_place, 0, sizeof ends_place);
     for (uint32_t i = 0; i < FRAMES; i++) {
         struct br_frame frame = {.kind = BR_FRAME_DATA,
-                                 .payload = ends_source + i * bytes,
-                                 .length = bytes,
+                                 .payload = ends_source + i * frame_bytes,
+                                 .length = frame_bytes,
                                  .slot = br_slot_number(&ends_b.slots, slot),
-                                 .offset = i * bytes,
-                                 .cookie = i + 1};
+                                 .offset = i * frame_bytes,
+                                 .cookie = i + 1,
+                                 .lasts = lasts};
 
         assert_int_equal(ends_ops->post(link, &frame, 1), 1);
     }
     return (struct br_tcp_link *)link;
 }
 
-static void arrives(const struct br_tcp_link *link)
+static void arrives(void)
 {
     ends_until(&ends_b.n_data_frames, FRAMES);
     ends_until(&ends_a.n_sent, FRAMES);
     assert_memory_equal(ends_place, ends_source, ENDS_PLACE_BYTES);
-    assert_false(br_tcp_zero_copy_pending(&link->zero_copy));
     assert_int_equal(ends_a.n_closed + ends_b.n_closed, 0);
-    assert_false(link->hung_up); /* as an event of its ends may look */
 }
 
-/* Who lacks CAP_SYS_RESOURCE, as root of a container may, can lock little memory, which all
- * processes of the user share. */
-static void skip_without_memory(const struct br_tcp_link *link)
+static void send__auto_decides_by_a_trial(void **state)
 {
-    static const struct rlimit any = {RLIM_INFINITY, RLIM_INFINITY};
-
-    if (setrlimit(RLIMIT_MEMLOCK, &any) &&
-        (link->zero_copy.state == BR_TCP_ZERO_COPY_LEFT || !link->zero_copy.made))
-        skip();
-}
-
-static void send__loopback_copies_and_ends_the_trial(void **state)
-{
-    struct br_tcp_link *link = begin("auto");
+    struct br_tcp_link *link = begin("auto", true);
 
     (void)state;
+    assert_true(link->base.lends);
     assert_int_equal(link->zero_copy.state, BR_TCP_ZERO_COPY_UNTRIED);
-    arrives(link);
-    assert_int_equal(link->zero_copy.state, BR_TCP_ZERO_COPY_LEFT);
-    if (!link->zero_copy.made)
-        skip_without_memory(link);
-    assert_in_range(link->zero_copy.made, 1, BR_TCP_ZERO_COPY_TRIAL);
+    arrives();
+    assert_in_range(link->zero_copy.state, BR_TCP_ZERO_COPY_TAKEN, BR_TCP_ZERO_COPY_LEFT);
+    assert_int_equal(link->base.lends, link->zero_copy.state == BR_TCP_ZERO_COPY_TAKEN);
+    assert_true(link->lent_end);
 }
 
-static void send__off_never_tries(void **state)
+static void send__off_copies(void **state)
 {
-    struct br_tcp_link *link = begin("off");
+    struct br_tcp_link *link = begin("off", true);
 
     (void)state;
-    arrives(link);
-    assert_int_equal(link->zero_copy.made, 0);
+    assert_false(link->base.lends);
+    arrives();
+    assert_int_equal(link->lent_end, 0);
 }
 
-static void send__on_lets_go_when_the_kernel_does(void **state)
+static void send__on_lends(void **state)
 {
-    struct br_tcp_link *link = begin("on");
+    struct br_tcp_link *link = begin("on", true);
 
     (void)state;
-    for (int i = 0; !br_tcp_zero_copy_pending(&link->zero_copy) && i < 1000; i++)
-        ends_step(&ends_a, 8);
-    skip_without_memory(link);
-    assert_true(br_tcp_zero_copy_pending(&link->zero_copy));
-    arrives(link);
-    skip_without_memory(link);
+    arrives();
     assert_int_equal(link->zero_copy.state, BR_TCP_ZERO_COPY_TAKEN);
+    assert_int_equal(link->lent_end, link->sent_bytes);
 }
 
-/* Who sleeps while nothing but an end of a send is outstanding is woken by it. */
-static void arm__an_end_wakes(void **state)
+/* Memory of other frames is its owner's again at SENT, whether they have been read or not. */
+static void send__what_does_not_last_is_copied(void **state)
 {
-    struct br_tcp_link *link = begin("on");
+    struct br_tcp_link *link = begin("on", false);
+    uint8_t first = ends_source[0];
 
     (void)state;
-    for (int i = 0; ends_a.n_sent < FRAMES && i < 100000; i++) {
-        struct pollfd sleep = {.events = POLLIN};
-
-        if (link->tx.sent == link->tx.posted)
-            sleep.fd = ends_ops->arm(ends_a.device);
-        else
-            ends_step(&ends_b, 8);
-        if (sleep.fd > 0) {
-            while (ends_b.n_data_frames < FRAMES)
-                ends_step(&ends_b, 8);
-            assert_int_equal(poll(&sleep, 1, 20000), 1);
-        }
+    for (int i = 0; !ends_a.n_sent && i < 100000; i++) {
         ends_step(&ends_a, 8);
+        if (link->tx.cursor && link->tx.sent == 0) /* the first frame does not fit */
+            ends_step(&ends_b, 8);
     }
-    assert_int_equal(ends_a.n_sent, FRAMES);
+    assert_true(ends_a.n_sent);
+    ends_source[0] = (uint8_t)~first;
+    ends_until(&ends_b.n_data_frames, 1);
+    assert_int_equal(ends_place[0], first);
+    ends_source[0] = first;
+    arrives();
+    assert_int_equal(link->lent_end, 0);
 }
 
-/* What the kernel may still read then is not sent any more: its memory has another owner soon. */
-static void link_close__forgets_what_is_pending(void **state)
+/* Without the pipe, or for memory that has no pages. */
+static void send__copies_what_cannot_be_lent(void **state)
 {
-    struct br_tcp_link *link = begin("on");
+    struct br_tcp_link *link = begin("on", true);
+
+    (void)state;
+    ends_until(&ends_b.n_data_frames, 1);
+    br_tcp_pipe_close(&((struct br_tcp_device *)ends_a.device)->pipe);
+    arrives();
+    assert_int_equal(link->zero_copy.state, BR_TCP_ZERO_COPY_LEFT);
+    assert_false(link->base.lends);
+}
+
+/* It would end the program. */
+static void send__a_lost_peer_raises_no_signal(void **state)
+{
+    struct br_tcp_link *link = begin("on", true);
+    sigset_t pending;
 
     (void)state;
     for (int i = 0; link->writable && i < 10000; i++)
         ends_step(&ends_a, 8);
-    skip_without_memory(link);
-    assert_true(br_tcp_zero_copy_pending(&link->zero_copy));
+    ends_ops->link_close(ends_b.links[0]);
+    link->writable = true; /* it is tried before the end is read */
+    ends_until(&ends_a.n_closed, 1);
+    assert_int_equal(sigpending(&pending), 0);
+    assert_false(sigismember(&pending, SIGPIPE));
+}
+
+/* What the kernel may still read then is not sent any more: its memory has another owner soon. */
+static void link_close__forgets_what_is_lent(void **state)
+{
+    struct br_tcp_link *link = begin("on", true);
+
+    (void)state;
+    for (int i = 0; link->writable && i < 10000; i++)
+        ends_step(&ends_a, 8);
+    assert_true(link->lent_end);
     ends_ops->link_close(&link->base);
     ends_until(&ends_b.n_closed, 1);
     assert_int_equal(ends_b.error, -ECONNRESET);
     assert_true(ends_b.n_data_frames < FRAMES);
 }
 
-/* A link with three calls that the kernel may read, which began with frames 0, 4 and 7. */
-static void three_calls(struct br_tcp_zero_copy *zero, struct br_stream_tx *tx)
+/* When the peer has all of that, the last words behind it still leave. */
+static void link_close__sends_what_stands_behind(void **state)
 {
-    br_tcp_zero_copy_init(zero, BR_TCP_ZERO_COPY_ON);
-    zero->state = BR_TCP_ZERO_COPY_TAKEN;
-    zero->made = 2, zero->ended = ~0u; /* the kernel's numbers wrap around */
-    zero->first[~0u % BR_TCP_ZERO_COPY_CALLS] = 0;
-    zero->first[0] = 4;
-    zero->first[1] = 7;
-    memset(tx, 0, sizeof *tx);
-    tx->posted = tx->sent = 9;
-    tx->held = true;
-    for (int i = 0; i < 9; i++)
-        tx->queue[i].cookie = 1;
-}
-
-static void end__out_of_turn_waits_for_the_earlier(void **state)
-{
-    struct br_tcp_zero_copy zero;
-    struct br_stream_tx tx;
+    struct br_tcp_link *link = begin("on", true);
 
     (void)state;
-    three_calls(&zero, &tx);
-    br_tcp_zero_copy_end(&zero, &tx, 0, 0, true, "x");
-    assert_int_equal(tx.done, 0);
-    br_tcp_zero_copy_end(&zero, &tx, ~0u, ~0u, true, "x");
-    assert_int_equal(tx.done, 7);
-    assert_true(br_tcp_zero_copy_pending(&zero));
-    br_tcp_zero_copy_end(&zero, &tx, 0, 5, true, "x"); /* some of them never made */
-    assert_int_equal(tx.done, 9);
-    assert_false(tx.held);
-    assert_int_equal(zero.state, BR_TCP_ZERO_COPY_TAKEN);
-    three_calls(&zero, &tx);
-    br_tcp_zero_copy_end(&zero, &tx, ~0u, 1, true, "x");
-    assert_int_equal(tx.done, 9);
-    assert_int_equal(zero.out_of_turn, 0);
+    arrives();
+    assert_int_equal(ends_message(&link->base, 100), 1);
+    ends_until(&ends_a.n_sent, FRAMES);
+    for (int i = 0; link->tx.sent != link->tx.posted && i < 1000; i++)
+        ends_step(&ends_a, 8);
+    ends_ops->link_close(&link->base);
+    ends_until(&ends_b.n_messages, 1);
 }
 
-/* The state after a trial with these costs, in ns of 1 GB. */
-static int after_trial(uint64_t uncopied, uint64_t copied, bool last)
+/* The state after a trial with these costs, in ns of 1 GB, whose last copy is made here. */
+static int after_trial(uint64_t uncopied, uint64_t copied)
 {
-    int fd = socket(AF_INET, SOCK_STREAM, 0), calls = BR_TCP_ZERO_COPY_TRIAL;
     struct br_tcp_zero_copy zero;
-    struct br_stream_tx tx = {0};
+    struct br_tcp_pipe none = {-1, -1, -1};
+    struct br_tcp_call call = {.iov = {{"bytes", 5}}, .bytes = 5};
+    int fds[2];
 
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    call.fd = fds[0];
+    call.msg = (struct msghdr){.msg_iov = call.iov, .msg_iovlen = 1};
     br_tcp_zero_copy_init(&zero, BR_TCP_ZERO_COPY_TRIED);
     zero.state = BR_TCP_ZERO_COPY_TRIAL_ON;
-    zero.uncopied = (struct br_tcp_zero_copy_cost){uncopied, 1000000000, calls};
-    zero.copied = (struct br_tcp_zero_copy_cost){copied, 1000000000, last ? calls : calls - 1};
-    br_tcp_zero_copy_read_ends(&zero, &tx, fd, "x");
-    close(fd);
+    zero.uncopied = (struct br_tcp_zero_copy_cost){uncopied, 1000000000, BR_TCP_ZERO_COPY_TRIAL};
+    zero.copied = (struct br_tcp_zero_copy_cost){copied, 1000000000, BR_TCP_ZERO_COPY_TRIAL - 1};
+    br_tcp_zero_copy_send(&zero, &none, &call, "x");
+    assert_int_equal(call.result, 5);
+    assert_false(call.lent);
+    close(fds[0]);
+    close(fds[1]);
     return zero.state;
 }
 
-/* The last end may come before the last copy is made. */
-static void send__the_last_copy_decides(void **state)
+static void send__the_trial_decides_by_cpu_time(void **state)
+{
+    (void)state;
+    assert_int_equal(after_trial(1, 400000000), BR_TCP_ZERO_COPY_TAKEN);
+    assert_int_equal(after_trial(300000000, 400000000), BR_TCP_ZERO_COPY_DEARER);
+}
+
+/* Not what was left for good, nor where there is no trial. */
+static void try_again__what_a_trial_has_decided(void **state)
 {
     struct br_tcp_zero_copy zero;
-    struct br_stream_tx tx = {0};
-    struct iovec part = {"bytes", 5};
-    struct br_tcp_call call = {.msg = {.msg_iov = &part, .msg_iovlen = 1}};
-    int fds[2];
 
     (void)state;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    call.fd = fds[0];
     br_tcp_zero_copy_init(&zero, BR_TCP_ZERO_COPY_TRIED);
-    zero.state = BR_TCP_ZERO_COPY_TRIAL_ON;
-    zero.uncopied = (struct br_tcp_zero_copy_cost){1, 1000000000, BR_TCP_ZERO_COPY_TRIAL};
-    zero.copied = (struct br_tcp_zero_copy_cost){400000000, 1000000000, BR_TCP_ZERO_COPY_TRIAL - 1};
-    br_tcp_zero_copy_send(&zero, &tx, &call, "x");
-    assert_int_equal(call.result, 5);
-    assert_int_equal(zero.state, BR_TCP_ZERO_COPY_TAKEN);
-    close(fds[0]);
-    close(fds[1]);
-}
-
-static void read_ends__decides_by_cpu_time(void **state)
-{
-    (void)state;
-    assert_int_equal(after_trial(100000000, 300000000, true), BR_TCP_ZERO_COPY_TAKEN);
-    assert_int_equal(after_trial(100000000, 300000000, false), BR_TCP_ZERO_COPY_TRIAL_ON);
-    assert_int_equal(after_trial(290000000, 300000000, true), BR_TCP_ZERO_COPY_LEFT);
-    assert_int_equal(after_trial(400000000, 300000000, true), BR_TCP_ZERO_COPY_LEFT);
-}
-
-static void end__copied_after_all_ends_what_was_taken(void **state)
-{
-    struct br_tcp_zero_copy zero;
-    struct br_stream_tx tx;
-
-    (void)state;
-    three_calls(&zero, &tx);
-    zero.way = BR_TCP_ZERO_COPY_TRIED;
-    br_tcp_zero_copy_end(&zero, &tx, ~0u, 0, false, "x");
-    assert_int_equal(zero.state, BR_TCP_ZERO_COPY_TAKEN);
-    br_tcp_zero_copy_end(&zero, &tx, 1, 1, true, "x");
+    zero.state = BR_TCP_ZERO_COPY_DEARER;
+    zero.copied.calls = 1;
+    assert_false(br_tcp_zero_copy_lends(&zero));
+    br_tcp_zero_copy_try_again(&zero);
+    assert_int_equal(zero.state, BR_TCP_ZERO_COPY_UNTRIED);
+    assert_int_equal(zero.copied.calls, 0);
+    assert_true(br_tcp_zero_copy_lends(&zero));
+    zero.state = BR_TCP_ZERO_COPY_LEFT;
+    br_tcp_zero_copy_try_again(&zero);
     assert_int_equal(zero.state, BR_TCP_ZERO_COPY_LEFT);
+    br_tcp_zero_copy_init(&zero, BR_TCP_ZERO_COPY_ON);
+    zero.state = BR_TCP_ZERO_COPY_TAKEN;
+    br_tcp_zero_copy_try_again(&zero);
+    assert_int_equal(zero.state, BR_TCP_ZERO_COPY_TAKEN);
 }
 
 static void device_open__bad_word(void **state)
@@ -262,15 +247,16 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, ends_set_up, ends_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(send__loopback_copies_and_ends_the_trial),
-        TEST(send__off_never_tries),
-        TEST(send__on_lets_go_when_the_kernel_does),
-        TEST(arm__an_end_wakes),
-        TEST(link_close__forgets_what_is_pending),
-        TEST(end__out_of_turn_waits_for_the_earlier),
-        TEST(end__copied_after_all_ends_what_was_taken),
-        TEST(send__the_last_copy_decides),
-        TEST(read_ends__decides_by_cpu_time),
+        TEST(send__auto_decides_by_a_trial),
+        TEST(send__off_copies),
+        TEST(send__on_lends),
+        TEST(send__what_does_not_last_is_copied),
+        TEST(send__copies_what_cannot_be_lent),
+        TEST(send__a_lost_peer_raises_no_signal),
+        TEST(link_close__forgets_what_is_lent),
+        TEST(link_close__sends_what_stands_behind),
+        TEST(send__the_trial_decides_by_cpu_time),
+        TEST(try_again__what_a_trial_has_decided),
         TEST(device_open__bad_word),
     };
 
