@@ -12,7 +12,7 @@
 
 #include "tests/system/ranks.h"
 
-#define CALLS 6 /* each of another length */
+#define CALLS 6          /* each of another length */
 #define MOST  (2u << 20) /* bytes of a block */
 #define SIZE  2
 
