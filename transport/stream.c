@@ -107,7 +107,8 @@ int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, bool authenticated
         event->offset = header->offset;
     } else {
         event->kind = BR_EVENT_MESSAGE;
-        rx->ack_now = rx->ack_now || header->offset & BR_FRAME_ACK_NOW;
+        rx->asks = header->offset & BR_FRAME_ACK_NOW;
+        rx->ack_now = rx->ack_now || rx->asks;
         event->payload = message->payload;
         event->buffer = message;
         rx->message = NULL;

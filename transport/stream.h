@@ -41,6 +41,7 @@ struct br_stream_rx {
     enum { BR_STREAM_HEADER, BR_STREAM_MESSAGE, BR_STREAM_SLOT, BR_STREAM_TRASH } part;
     uint32_t filled; /* bytes of this part that have come */
     bool ack_now;    /* a MESSAGE with BR_FRAME_ACK_NOW has come; the caller clears it */
+    bool asks;       /* so was the last MESSAGE */
 };
 
 struct br_stream_tx {

@@ -18,6 +18,9 @@
 /* Of one call, so that a large frame does not keep the others waiting. */
 #define RECEIVE_BYTES (256u << 10)
 #define ROUNDS        16 /* of receives in one poll */
+/* Receives that do not peek behind a peek at a frame that is longer than what is read ahead: it was
+ * in vain, and they make that rare. */
+#define UNPEEKED 256
 /* From one link that the kernel is asked about to the next, at least: a call takes 0.6 us, so this
  * is less than a thousandth of the time, however many links there are. */
 #define ASK_INTERVAL BR_MS
@@ -261,6 +264,19 @@ static void tcp_poll_take_ahead(struct br_tcp_device *device, struct br_tcp_link
     }
 }
 
+/* So many bytes stand in link->ahead, the first of which may have been received by a peek. */
+static void received_ahead(struct br_tcp_device *device, struct br_tcp_link *link, uint32_t bytes,
+                           bool peeks)
+{
+    link->ahead_at = bytes < link->peeked ? bytes : link->peeked;
+    link->ahead_end = bytes;
+    link->peeked = peeks ? bytes : link->peeked - link->ahead_at;
+    if (link->peeked == BR_TCP_AHEAD)
+        link->unpeeked = UNPEEKED;
+    if (link->ahead_at == link->ahead_end)
+        br_tcp_link_drop_ahead(device, link);
+}
+
 static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_call *call,
                               struct report *report)
 {
@@ -287,14 +303,22 @@ static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_
                          call->result || link->send_error ? strerror(-error) : "peer closed");
         return;
     }
-    if ((size_t)call->result < call->bytes && !link->hung_up)
+    link->unanswered++;
+    link->unpeeked -= link->unpeeked > 0;
+    if ((size_t)call->result < call->bytes && !link->hung_up && !call->peeks)
         link->readable = false;
-    if (link->ahead) {
-        link->ahead_at = 0;
-        link->ahead_end = (uint32_t)call->result;
-    } else {
+    if (link->ahead)
+        received_ahead(device, link, (uint32_t)call->result, call->peeks);
+    else
         bytes_arrived(device, link, (uint32_t)call->result, report);
-    }
+}
+
+/* Would the kernel send an ACK within the receive, which may as well leave with what we send next
+ * (note 11)? */
+static bool peeks(const struct br_tcp_device *device, const struct br_tcp_link *link)
+{
+    return link->base.authenticated && !link->peeked && link->unanswered && !link->unpeeked &&
+           !link->rx.asks && only_link(device);
 }
 
 /* One call for each link that has something; false: none can have more. No more calls than there is
@@ -318,12 +342,13 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
         link->starved = !br_stream_rx_want(&link->rx, &place, &bytes);
         if (link->starved)
             continue;
-        if (bytes < BR_TCP_AHEAD && !link->bulk) {
+        if (link->peeked || (bytes < BR_TCP_AHEAD && !link->bulk)) {
             place = link->ahead = br_pool_get(&device->aheads);
             bytes = BR_TCP_AHEAD;
         }
         br_tcp_batch_receive(batch, link, link->fd, place,
-                             bytes < RECEIVE_BYTES ? bytes : RECEIVE_BYTES);
+                             bytes < RECEIVE_BYTES ? bytes : RECEIVE_BYTES,
+                             link->ahead && peeks(device, link));
         if (br_tcp_batch_full(batch))
             break;
     }
@@ -338,6 +363,8 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
 
         if (has_ahead(link))
             tcp_poll_take_ahead(device, link, report, 0);
+        if (link->peeked) /* until the next poll, but what is to be acknowledged must leave it */
+            link->resting = !link->rx.ack_now && link->peeked < BR_TCP_AHEAD;
         more = more || (can_receive(link) && !link->resting);
     }
     batch->n = 0;
@@ -352,7 +379,7 @@ static void acknowledge(struct br_tcp_device *device)
     for (int i = 0; i < device->n_busy; i++) {
         struct br_tcp_link *link = device->busy[i];
 
-        if (!link->rx.ack_now || link->state != BR_TCP_UP)
+        if (!link->rx.ack_now || link->peeked || link->state != BR_TCP_UP)
             continue;
         link->rx.ack_now = false;
         setsockopt(link->fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);

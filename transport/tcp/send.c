@@ -30,6 +30,7 @@ static bool send_ended(struct br_tcp_device *device, struct br_tcp_link *link,
                        const struct br_tcp_call *call)
 {
     if (call->result >= 0) {
+        link->unanswered = 0;
         br_stream_tx_advance(&link->tx, (size_t)call->result);
         link->sent_bytes += (uint64_t)call->result;
         if (link->tx.reported != link->tx.sent)

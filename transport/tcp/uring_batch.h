@@ -43,6 +43,7 @@ struct br_tcp_call {
     int fd;
     bool is_send;
     bool lent;                       /* A send that was made without a copy (zero_copy.h). */
+    bool peeks;                      /* Receive only: what is received stays in the socket. */
     struct msghdr msg;               /* Send only. */
     struct iovec iov[BR_TCP_IOVECS]; /* A receive uses the first only. */
     size_t bytes;                    /* Bytes to send, or the most to receive. */
@@ -68,9 +69,11 @@ static inline bool br_tcp_batch_full(const struct br_tcp_batch *batch)
     return batch->n == BR_TCP_BATCH;
 }
 
-/* Adds a receive of up to `bytes` to `place`. The batch is not full. */
+/* Adds a receive of up to `bytes` to `place`. peeks: they stay in the socket. The batch is not
+ * full.
+ */
 void br_tcp_batch_receive(struct br_tcp_batch *batch, void *owner, int fd, void *place,
-                          size_t bytes);
+                          size_t bytes, bool peeks);
 /* Adds a send and returns its call, in which the caller fills in iov[0..msg.msg_iovlen), msg_iovlen
  * and bytes. The batch is not full. */
 struct br_tcp_call *br_tcp_batch_send(struct br_tcp_batch *batch, void *owner, int fd);

@@ -79,7 +79,8 @@ static void run__parts_arrive_in_order_whatever_the_socket_takes(void **state)
 
             if (out < BYTES)
                 add_send(&random, out, BYTES - out < sizes[i] ? BYTES - out : sizes[i]);
-            br_tcp_batch_receive(&batch, NULL, ends[1], received + in, some < most ? some : most);
+            br_tcp_batch_receive(&batch, NULL, ends[1], received + in, some < most ? some : most,
+                                 false);
             br_tcp_batch_run(&batch);
             for (int k = 0; k < batch.n; k++) {
                 const struct br_tcp_call *call = &batch.calls[k];
