@@ -36,7 +36,9 @@ void br_links_close(struct br_worker *w)
 /* Copies every message that may not have arrived; they leave on the next rail that has a buffer. */
 static void keep_messages(struct br_worker *w, struct br_rail *rail)
 {
-    for (uint32_t i = rail->peer_arrived; rail->keeps && i != rail->sent; i++) {
+    bool goes_again = rail->keeps && !(rail->spares && br_rail_ends_peer(rail));
+
+    for (uint32_t i = rail->peer_arrived; goes_again && i != rail->sent; i++) {
         const struct br_retained *keep = &rail->retained[i % BR_UNRELEASED];
         struct br_unacked *unacked = malloc(sizeof *unacked + keep->length);
 

@@ -205,21 +205,36 @@ bool br_control_is_due(const struct br_peer *peer);
 bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *rail);
 /* Is anything due to the peer, with or without a number, or data? */
 bool br_peer_has_work(const struct br_peer *peer);
-/* Posts a message with its payload, which must stay until SENT. Returns what post() of the back end
- * returns: 1, 0 (full) or a negative errno. */
-static inline int br_control_post(struct br_rail *rail, const struct br_message *message,
-                                  const void *payload, uint32_t length)
+/* Posts a message; its payload must stay until SENT, or, with a `spare` (br_frame), is copied
+ * there. Returns what post() of the back end returns: 1, 0 (full) or a negative errno. */
+static inline int br_control_post_spared(struct br_rail *rail, const struct br_message *message,
+                                         const void *payload, uint32_t length, void *spare)
 {
     struct br_frame frame = {
         .kind = BR_FRAME_MESSAGE,
         .payload = payload,
         .length = length,
         .inline_ = (const uint8_t *)message,
+        .spare = spare,
     };
     int rc = rail->device->ops->post(rail->link, &frame, 1);
 
     rail->tx_messages += rc == 1;
     return rc;
+}
+
+/* The same without a spare. */
+static inline int br_control_post(struct br_rail *rail, const struct br_message *message,
+                                  const void *payload, uint32_t length)
+{
+    return br_control_post_spared(rail, message, payload, length, NULL);
+}
+
+/* Is the peer lost with this rail, whatever has happened before? Links that are made on demand may
+ * be made anew, as long as nothing has come through them. */
+static inline bool br_rail_ends_peer(const struct br_rail *rail)
+{
+    return rail->peer->n_rails == 1 && (!rail->peer->on_demand || rail->peer->heard);
 }
 
 /* ---- match.c --------------------------------------------------------------------------------- */

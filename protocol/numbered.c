@@ -74,6 +74,16 @@ static inline struct br_message *next_retained(struct br_rail *rail)
     return &rail->retained[rail->sent % BR_UNRELEASED].message;
 }
 
+/* From so many bytes on a copy costs more than a send of its own, which gathers nothing. */
+#define SPARE_LEAST (8u << 10)
+
+/* Does the device read a message's payload where it is, and copy what does not leave at once? */
+static bool is_spared(const struct br_rail *rail, uint32_t length)
+{
+    return rail->spares && length && (rail->link->alone || length >= SPARE_LEAST) &&
+           br_rail_ends_peer(rail);
+}
+
 /* Posts what stands in next_retained(). The transfer ends at once: a slot has a copy of the
  * payload, so that the message can be sent again if the rail is lost, or the device has one. What
  * follows a notification goes through a slot in any case, as the two are one payload. */
@@ -83,6 +93,7 @@ static inline __attribute__((always_inline)) bool post_retained(struct br_rail *
 {
     struct br_retained *keep = &rail->retained[rail->sent % BR_UNRELEASED];
     uint32_t before = notify ? sizeof *notify : 0;
+    void *spare = NULL;
 
     keep->length = before + length;
     keep->memory = NULL;
@@ -91,11 +102,13 @@ static inline __attribute__((always_inline)) bool post_retained(struct br_rail *
         keep->memory = rail->slots + keep->slot * (size_t)rail->slot_bytes;
         if (notify)
             memcpy(keep->memory, notify, sizeof *notify);
-        if (length)
+        if (!notify && is_spared(rail, length))
+            spare = keep->memory;
+        else if (length)
             memcpy(keep->memory + before, data, length);
-        data = keep->memory;
+        data = spare ? data : keep->memory;
     }
-    if (br_control_post(rail, &keep->message, data, keep->length) != 1)
+    if (br_control_post_spared(rail, &keep->message, data, keep->length, spare) != 1)
         return false;
     rail->sent++;
     if (keep->memory)

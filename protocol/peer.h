@@ -168,6 +168,9 @@ struct br_rail {
     /* Payload is kept, as it may have to be sent again. Not of the only rail to a peer whose memory
      * is mapped: it is lost with the peer, and the device copies what it posts. */
     bool keeps;
+    /* Payload is kept as far as it has not left: of the only rail to a peer, which is lost with it,
+     * of a device that knows. */
+    bool spares;
     uint8_t free_slots[BR_UNRELEASED], n_free_slots;
     uint32_t slots_back;
     struct br_list flights;

@@ -187,6 +187,7 @@ static void set_rail(struct br_worker *w, struct br_rail *rail, const struct br_
         rail->address = config->address;
     rail->alternate = !config;
     rail->keeps = rail->peer->n_rails > 1 || !rail->device->caps.maps;
+    rail->spares = rail->peer->n_rails == 1 && !w->relay && rail->device->caps.spares;
     rail->connector = w->config.rank > rail->peer->rank;
     rail->backoff = CONNECT_BACKOFF;
     rail->patience = !w->relay         ? w->config.peer_timeout

@@ -135,6 +135,19 @@ bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame)
     return true;
 }
 
+void br_stream_tx_spare(struct br_stream_tx *tx, void *spare)
+{
+    struct br_stream_entry *e = transport_stream_entry(tx, tx->posted - 1);
+    const uint32_t header_bytes = sizeof(struct br_frame_header);
+    uint32_t gone =
+        tx->sent == tx->posted - 1 && tx->cursor > header_bytes ? tx->cursor - header_bytes : 0;
+
+    if (tx->sent == tx->posted || !e->header.length)
+        return;
+    memcpy((uint8_t *)spare + gone, e->payload + gone, e->header.length - gone);
+    e->payload = spare;
+}
+
 bool br_stream_tx_ask(struct br_stream_tx *tx)
 {
     struct br_frame_header *header = &transport_stream_entry(tx, tx->sent)->header;

@@ -89,6 +89,9 @@ static inline void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)
 /* Adds a frame to the queue: its header is copied, its payload stays the caller's until the frame
  * is reported. Returns false when the queue is full. */
 bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame);
+/* Copies what has not been sent of the payload of the frame that was pushed last to `spare`, from
+ * where it will be sent. */
+void br_stream_tx_spare(struct br_stream_tx *tx, void *spare);
 /* Sets BR_FRAME_ACK_NOW of the next frame to send. Returns false when it is no MESSAGE, some of it
  * is sent, or others stand behind it. */
 bool br_stream_tx_ask(struct br_stream_tx *tx);

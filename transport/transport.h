@@ -58,6 +58,8 @@ struct br_caps {
      * (cache.h). It may take memory of GPUs, too (note 11). Implies sent_means_arrived and excludes
      * maps. */
     bool needs_rkey;
+    /* The device takes messages with br_frame.spare. */
+    bool spares;
 };
 
 /* What probe() has found: one NIC, or the one pseudo device of shm. */
@@ -124,7 +126,11 @@ struct br_frame {
     const uint8_t *rkey;
     struct br_region *region; /* The region that the payload lies in, or NULL when it is in none. */
     const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header, or NULL for zeros. */
-    uint64_t cookie;          /* The SENT event of this frame has it; 0: there is none. */
+    /* MESSAGE to a device with caps.spares, or NULL: the payload is the caller's again when post()
+     * returns. The device sends it at once, and what has not left it copies to this place of as
+     * many bytes, which is kept until SENT in its stead. */
+    void *spare;
+    uint64_t cookie; /* The SENT event of this frame has it; 0: there is none. */
     /* DATA: a larger number is more urgent. A hint for back ends that have queues of their own. */
     int32_t priority;
     /* DATA: the payload stays readable and unchanged until the peer has confirmed that it has

@@ -12,7 +12,7 @@
 #include "protocol/internal.h"
 #include "wired.h"
 
-static uint8_t data[1024], to[1024];
+static uint8_t data[1024], to[1024], big[8192];
 
 static void near_create(struct wired *x)
 {
@@ -182,6 +182,67 @@ static void send__keeps_what_may_go_again(void **state)
         if (near)
             assert_true(br_list_empty(&x.w->peers[1].streams[1].resend));
         assert_int_equal(x.w->failed, -ECONNRESET);
+        wired_destroy(&x);
+    }
+}
+
+/* Sends a transfer; returns the frame in which it has left, on whichever rail. */
+static const struct br_frame *leaves(struct wired *x, int rails, struct br_transfer *t,
+                                     uint64_t number, uint32_t length, bool alone)
+{
+    const struct wire_frame *frame = NULL;
+
+    *t = (struct br_transfer){.tag = br_tag_p2p(0, number, 7),
+                              .peer = 1,
+                              .memory = big,
+                              .length = length,
+                              .alone = alone};
+    assert_int_equal(br_transfer_send(x->w, t), 0);
+    wired_turn(x, 0);
+    assert_int_equal(t->state, BR_TRANSFER_ENDED);
+    for (int i = 0; i < rails && !frame; i++)
+        frame = wire_take(x->links[i], BR_MESSAGE_EAGER);
+    assert_non_null(frame);
+    return &frame->frame;
+}
+
+/* Of the only rail to a peer the payload is read where it is, if the device copies what does not
+ * leave: of each message that leaves at once, and of every large one. */
+static void send__copies_nothing_that_leaves(void **state)
+{
+    static struct br_transfer small, large;
+    struct br_caps caps = wire_caps(false);
+
+    (void)state;
+    caps.spares = true;
+    caps.max_message = sizeof big;
+    for (int rails = 1; rails <= 2; rails++) {
+        const struct br_frame *frame;
+        struct wired x;
+
+        wired_create(&x, 0, rails, &caps);
+        if (rails == 1) {
+            const struct br_retained *keep = x.w->peers[1].rails[0].retained;
+
+            assert_true(send_at_once(&x, 0, sizeof data));
+            frame = &wire_take(x.links[0], BR_MESSAGE_EAGER)->frame;
+            assert_ptr_equal(frame->payload, data);
+            assert_ptr_equal(frame->spare, keep->memory);
+        }
+        frame = leaves(&x, rails, &small, 1, sizeof data, false);
+        assert_null(frame->spare);
+        assert_ptr_not_equal(frame->payload, big);
+        frame = leaves(&x, rails, &small, 2, sizeof data, true);
+        assert_int_equal(frame->spare != NULL, rails == 1);
+        assert_int_equal(frame->payload == big, rails == 1);
+        if (rails == 1) {
+            x.w->peers[1].eager_bytes = sizeof big;
+            frame = leaves(&x, rails, &large, 3, sizeof big, false);
+            assert_non_null(frame->spare);
+            assert_ptr_equal(frame->payload, big);
+            wired_cut(&x, 0); /* the peer is lost with it: nothing waits to be sent again */
+            assert_true(br_list_empty(&x.w->peers[1].streams[1].resend));
+        }
         wired_destroy(&x);
     }
 }
@@ -407,6 +468,7 @@ int main(void)
         cmocka_unit_test(send__over_a_network),
         cmocka_unit_test(transfer__alone),
         cmocka_unit_test(send__keeps_what_may_go_again),
+        cmocka_unit_test(send__copies_nothing_that_leaves),
         cmocka_unit_test(send__near_over_two_rails),
         cmocka_unit_test(send__shows_its_priority),
         cmocka_unit_test(receive__what_is_here),

@@ -301,6 +301,39 @@ static void tx_push__full_until_reported(void **state)
     assert_true(br_stream_tx_push(&tx, &frame));
 }
 
+/* Wherever the sending has stopped: within the header, within the payload, before or behind it. */
+static void tx_spare__takes_the_rest_of_the_payload(void **state)
+{
+    const size_t header = sizeof(struct br_frame_header), all = 2 * (header + 100);
+
+    (void)state;
+    for (size_t gone = 0; gone <= all; gone++) {
+        uint8_t text[100], spare[100], sent[1000];
+        struct br_frame frame = {.kind = BR_FRAME_MESSAGE, .payload = text, .length = sizeof text};
+        struct iovec iov[4];
+        size_t at = 0, bytes;
+        int n;
+
+        memset(text, 7, sizeof text);
+        memset(spare, 0, sizeof spare);
+        memset(&tx, 0, sizeof tx);
+        assert_true(br_stream_tx_push(&tx, &frame) && br_stream_tx_push(&tx, &frame));
+        tx.queue[0].payload = (const uint8_t[100]){0};
+        br_stream_tx_advance(&tx, gone);
+        br_stream_tx_spare(&tx, spare);
+        memset(text, 9, sizeof text);
+        n = br_stream_tx_gather(&tx, iov, 4, sizeof sent, &bytes);
+        for (int i = 0; i < n; i++) {
+            memcpy(sent + at, iov[i].iov_base, iov[i].iov_len);
+            at += iov[i].iov_len;
+        }
+        assert_int_equal(at, all - gone);
+        for (size_t i = 0; i < 100 && i < at; i++)
+            assert_int_equal(sent[at - 1 - i], 7);
+    }
+    memset(&tx, 0, sizeof tx);
+}
+
 /* A large frame that lasts is gathered alone, its payload as one part, also what is left of it. */
 static void tx_gather__what_lasts_stands_alone(void **state)
 {
@@ -479,6 +512,7 @@ int main(void)
         TEST(rx_got__malformed_headers),
         TEST(tx_push__full_until_reported),
         TEST(tx_gather__what_lasts_stands_alone),
+        TEST(tx_spare__takes_the_rest_of_the_payload),
         TEST(tx_gather__respects_both_limits),
         TEST(tx_gather__takes_whole_frames),
         TEST(tx_gather__bulk_leaves_apart),

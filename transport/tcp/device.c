@@ -142,8 +142,8 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
     if (!device)
         return br_error(ENOMEM, "device %s: no memory", interface.name);
     device->base.config = config;
-    device->base.caps =
-        (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD, .max_message = config->message_bytes};
+    device->base.caps = (struct br_caps){
+        .max_frame = BR_FRAME_MAX_PAYLOAD, .max_message = config->message_bytes, .spares = true};
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : interface.name);
     device->listen_fd = device->epoll_fd = -1;

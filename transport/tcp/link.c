@@ -210,6 +210,15 @@ void br_tcp_link_close(struct br_link *base)
     br_pool_put(&device->links, link);
 }
 
+/* Sends the message that was pushed last, whose payload is the caller's, if nothing stands in front
+ * of it. */
+static void send_spared(struct br_tcp_link *link, const struct br_frame *frame)
+{
+    if (link->tx.posted - link->tx.sent == 1)
+        br_tcp_send_link(link);
+    br_stream_tx_spare(&link->tx, frame->spare);
+}
+
 int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
 {
     struct br_tcp_link *link = (struct br_tcp_link *)base;
@@ -229,6 +238,8 @@ int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
                                     frame->length);
         if (!br_stream_tx_push(&link->tx, frame))
             break;
+        if (frame->spare)
+            send_spared(link, frame);
         base->device->counters.tx_frames++;
         base->device->counters.tx_bytes += frame->length;
     }

@@ -72,6 +72,7 @@ static int threaded_start(struct br_threaded_device *device, const struct br_tra
     if (rc)
         return rc;
     device->base.caps = device->inner->caps;
+    device->base.caps.spares = false; /* it is the thread that sends, later */
     device->base.address = device->inner->address;
     memcpy(device->base.name, device->inner->name, sizeof device->base.name);
     device->config.name = device->base.name; /* the caller's need not outlive device_open() */

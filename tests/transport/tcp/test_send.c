@@ -141,6 +141,48 @@ static void send_link__holds_nothing_behind_what_waits_for_something_else(void *
     assert_true(queued);
 }
 
+/* The payload is the caller's when post() returns, also what the socket did not take. */
+static void link_post__keeps_the_rest_of_a_message_with_a_spare(void **state)
+{
+    static uint8_t text[ENDS_MESSAGE_BYTES], spares[BR_STREAM_QUEUE][ENDS_MESSAGE_BYTES];
+    int small = 4096, kept = 0, sent = 0;
+
+    (void)state;
+    setsockopt(tcp_link->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    while (sent < BR_STREAM_QUEUE * 16 && kept < 3) {
+        uint8_t *spare = spares[sent % BR_STREAM_QUEUE];
+        struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                                 .payload = text,
+                                 .length = sizeof text,
+                                 .cookie = 1,
+                                 .spare = spare};
+
+        memset(text, sent, sizeof text);
+        memset(spare, ~sent, sizeof text);
+        assert_int_equal(ends_ops->post(&tcp_link->base, &frame, 1), 1);
+        memset(text, ~sent, sizeof text);
+        sent++;
+        kept += tcp_link->tx.sent != tcp_link->tx.posted;
+        if (!kept)
+            ends_step(&ends_a, BR_TCP_EVENTS);
+    }
+    assert_int_equal(kept, 3);
+    for (int i = 0; i < sent; i++) {
+        const uint8_t *payload;
+
+        ends_b.hold = true;
+        for (int tries = 0; ends_b.n_messages == i; tries++) {
+            assert_true(tries < 100000000);
+            ends_step(&ends_a, BR_TCP_EVENTS);
+            ends_step(&ends_b, 1);
+        }
+        payload = ends_b.last_message.payload;
+        for (size_t k = 0; k < sizeof text; k++)
+            assert_int_equal(payload[k], (uint8_t)i);
+        ends_ops->release(ends_b.device, ends_b.links[0], ends_b.last_message.buffer);
+    }
+}
+
 static void poll__acknowledges_what_asks_for_it(void **state)
 {
     struct br_tcp_link *peer = (struct br_tcp_link *)ends_b.links[0];
@@ -198,6 +240,7 @@ int main(void)
         TEST(send_link__holds_nothing_of_a_sender_that_waits_in_between),
         TEST(send_link__holds_nothing_of_a_short_burst),
         TEST(send_link__holds_nothing_behind_what_waits_for_something_else),
+        TEST(link_post__keeps_the_rest_of_a_message_with_a_spare),
         TEST(poll__acknowledges_what_asks_for_it),
         TEST(poll__sends_what_is_held_when_the_sender_waits),
         TEST(poll__what_it_sends_is_not_held),
