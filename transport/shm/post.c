@@ -88,8 +88,8 @@ static inline bool shm_post_streams(const struct br_shm_link *link)
     return link->in_position == link->in_before;
 }
 
-/* In which buffer of its ticket a payload goes. All links of the device together use no more than
- * one of two ranks does alone. */
+/* In which buffer of its ticket a payload goes. The links that there are when one grows share what
+ * one of two ranks has alone; a link keeps what it has got. */
 static uint32_t shm_post_turn(struct br_shm_link *link, uint32_t ticket, uint32_t length)
 {
     uint8_t *turn = &link->turns[ticket];
