@@ -35,7 +35,8 @@ static bool send_ended(struct br_tcp_device *device, struct br_tcp_link *link,
         link->sent_bytes += (uint64_t)call->result;
         if (link->tx.reported != link->tx.sent)
             device->unreported = true;
-        if ((size_t)call->result < call->bytes)
+        /* epoll tells only of a socket that was full: not where the pipe took less */
+        if (call->lent ? call->filled : (size_t)call->result < call->bytes)
             link->writable = false;
     } else if (call->result == -EAGAIN) {
         link->writable = false;

@@ -37,7 +37,7 @@ static struct br_tcp_call *batch_add(struct br_tcp_batch *batch, void *owner, in
     call->owner = owner;
     call->fd = fd;
     call->is_send = is_send;
-    call->lent = false;
+    call->lent = call->filled = false;
     call->result = NO_RESULT;
     return call;
 }

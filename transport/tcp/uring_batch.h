@@ -42,8 +42,9 @@ struct br_tcp_call {
     void *owner; /* For the caller. */
     int fd;
     bool is_send;
-    bool lent;                       /* A send that was made without a copy (zero_copy.h). */
     bool peeks;                      /* Receive only: what is received stays in the socket. */
+    bool lent;                       /* A send that was made without a copy (zero_copy.h), */
+    bool filled;                     /* and whose socket took no more. */
     struct msghdr msg;               /* Send only. */
     struct iovec iov[BR_TCP_IOVECS]; /* A receive uses the first only. */
     size_t bytes;                    /* Bytes to send, or the most to receive. */

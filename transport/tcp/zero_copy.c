@@ -81,8 +81,10 @@ static ssize_t splice_quietly(int from, int to, size_t bytes)
     return n;
 }
 
-/* Sends payload without a copy. Bytes sent, or a negative errno. */
-static long lend_payload(struct br_tcp_pipe *pipe, int fd, const struct iovec *payload)
+/* Sends payload without a copy. Bytes sent, or a negative errno; *filled: the socket took no more.
+ */
+static long lend_payload(struct br_tcp_pipe *pipe, int fd, const struct iovec *payload,
+                         bool *filled)
 {
     ssize_t n = vmsplice(pipe->in, payload, 1, SPLICE_F_NONBLOCK), sent;
 
@@ -91,6 +93,7 @@ static long lend_payload(struct br_tcp_pipe *pipe, int fd, const struct iovec *p
     sent = splice_quietly(pipe->out, fd, (size_t)n);
     if (sent < 0)
         sent = -errno;
+    *filled = sent < 0 ? sent == -EAGAIN : sent < n;
     for (ssize_t left = n - (sent > 0 ? sent : 0), k; left > 0; left -= k) {
         k = splice(pipe->out, NULL, pipe->null, NULL, (size_t)left, SPLICE_F_NONBLOCK);
         if (k <= 0) {
@@ -102,7 +105,7 @@ static long lend_payload(struct br_tcp_pipe *pipe, int fd, const struct iovec *p
 }
 
 /* The header first, which the kernel holds until the payload joins it. */
-static long lend(struct br_tcp_pipe *pipe, const struct br_tcp_call *call)
+static long lend(struct br_tcp_pipe *pipe, struct br_tcp_call *call)
 {
     const struct iovec *header = &call->iov[0], *payload = &call->iov[call->msg.msg_iovlen - 1];
     ssize_t before = 0;
@@ -113,10 +116,11 @@ static long lend(struct br_tcp_pipe *pipe, const struct br_tcp_call *call)
                       MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
         if (before < 0)
             return -errno;
-        if ((size_t)before < header->iov_len)
+        call->filled = (size_t)before < header->iov_len;
+        if (call->filled)
             return before;
     }
-    n = lend_payload(pipe, call->fd, payload);
+    n = lend_payload(pipe, call->fd, payload, &call->filled);
     return n < 0 && before ? before : before + n;
 }
 

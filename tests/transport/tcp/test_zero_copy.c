@@ -10,6 +10,7 @@
 #include "ends.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +26,9 @@ static struct br_tcp_link *link_of(struct end *end)
     return (struct br_tcp_link *)end->links[0];
 }
 
-/* `way` is BRAID_TCP_ZERO_COPY of both ends. Returns a's link, on which FRAMES large frames for
- * b's place were posted; nobody has polled since. */
-static struct br_tcp_link *begin(const char *way, bool lasts)
+/* `way` is BRAID_TCP_ZERO_COPY of both ends, which have so many links. Returns a's first one, on
+ * which FRAMES large frames for b's place were posted; nobody has polled since. */
+static struct br_tcp_link *begin_among(int links, const char *way, bool lasts)
 {
     const int little = 32 << 10;
     struct br_slot *slot;
@@ -41,6 +42,8 @@ static struct br_tcp_link *begin(const char *way, bool lasts)
     unsetenv("BRAID_TCP_ZERO_COPY");
     slot = br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, frame_bytes);
     link = ends_connect();
+    for (int i = 1; i < links; i++)
+        ends_connect();
     assert_int_equal(
         setsockopt(link_of(&ends_b)->fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof little),
         0); /* so that a frame does not fit */
@@ -57,6 +60,11 @@ static struct br_tcp_link *begin(const char *way, bool lasts)
         assert_int_equal(ends_ops->post(link, &frame, 1), 1);
     }
     return (struct br_tcp_link *)link;
+}
+
+static struct br_tcp_link *begin(const char *way, bool lasts)
+{
+    return begin_among(1, way, lasts);
 }
 
 static void arrives(void)
@@ -132,6 +140,29 @@ static void send__copies_what_cannot_be_lent(void **state)
     arrives();
     assert_int_equal(link->zero_copy.state, BR_TCP_ZERO_COPY_LEFT);
     assert_false(link->base.lends);
+}
+
+/* A pipe takes little, or none of that memory, while the socket has room: epoll does not tell of it
+ * again where there are other links. */
+static void send__what_the_pipe_does_not_take(void **state)
+{
+    (void)state;
+    for (int none = 0; none < 2; none++) {
+        struct br_tcp_link *link = begin_among(2, "on", true);
+        struct br_tcp_pipe *pipe = &((struct br_tcp_device *)ends_a.device)->pipe;
+        int fds[2];
+
+        for (int i = 0; i < 10; i++)
+            ends_step(&ends_b, 8);
+        assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+        assert_true(fcntl(fds[1], F_SETPIPE_SZ, 4096) > 0);
+        *pipe = (struct br_tcp_pipe){fds[1], fds[0], open("/dev/null", O_WRONLY | O_CLOEXEC)};
+        if (none)
+            assert_int_equal(dup2(pipe->null, pipe->in), pipe->in);
+        arrives();
+        assert_int_equal(link->zero_copy.state,
+                         none ? BR_TCP_ZERO_COPY_LEFT : BR_TCP_ZERO_COPY_TAKEN);
+    }
 }
 
 /* It would end the program. */
@@ -252,6 +283,7 @@ int main(void)
         TEST(send__on_lends),
         TEST(send__what_does_not_last_is_copied),
         TEST(send__copies_what_cannot_be_lent),
+        TEST(send__what_the_pipe_does_not_take),
         TEST(send__a_lost_peer_raises_no_signal),
         TEST(link_close__forgets_what_is_lent),
         TEST(link_close__sends_what_stands_behind),
