@@ -190,6 +190,21 @@ static bool has_lent(const struct br_tcp_link *link)
            (uint64_t)unconfirmed > link->sent_bytes - link->lent_end;
 }
 
+/* Takes what was peeked at out of the socket: close() with unread bytes in it resets the
+ * connection, and what was sent might not arrive. */
+static void take_peeked(struct br_tcp_link *link)
+{
+    uint8_t bytes[BR_TCP_AHEAD];
+
+    while (link->peeked) {
+        ssize_t n = recv(link->fd, bytes, link->peeked, MSG_DONTWAIT);
+
+        if (n <= 0)
+            return;
+        link->peeked -= (uint32_t)n;
+    }
+}
+
 void br_tcp_link_close(struct br_link *base)
 {
     static const struct linger reset = {.l_onoff = 1};
@@ -197,6 +212,7 @@ void br_tcp_link_close(struct br_link *base)
     struct br_tcp_device *device = tcp_link_device_of(link);
 
     br_tcp_link_unwatch(link);
+    take_peeked(link);
     if (has_lent(link)) /* which the kernel then forgets (doc/design/tcp.md) */
         setsockopt(link->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     if (link->fd >= 0)

@@ -192,6 +192,28 @@ static void poll__peeked_message_before_the_end(void **state)
     assert_int_equal(ends_b.n_messages, 2);
 }
 
+/* What b has sent arrives though b closes: a socket with unread bytes would end by a reset, which
+ * drops what has not reached the peer's kernel. */
+static void link_close__of_what_was_peeked_at_keeps_what_was_sent(void **state)
+{
+    struct br_frame frame = {.kind = BR_FRAME_DATA, .payload = ends_source, .length = 64 << 10};
+    int sent;
+
+    (void)state;
+    frame.slot = br_slot_number(
+        &ends_a.slots, br_slot_get(&ends_a.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES));
+    peek_at_second();
+    for (int i = 0; i < 60; i++, frame.offset += frame.length)
+        assert_int_equal(ends_ops->post(&into->base, &frame, 1), 1);
+    br_tcp_send_pending((struct br_tcp_device *)ends_b.device);
+    sent = (int)into->tx.sent;
+    assert_true(sent > 0);
+    assert_int_equal(into->peeked, FRAME);
+    ends_ops->link_close(&into->base);
+    ends_until(&ends_a.n_closed, 1);
+    assert_int_equal(ends_a.n_data_frames, sent);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_connection, ends_tear_down)
@@ -204,6 +226,7 @@ int main(void)
         TEST(poll__does_not_peek_behind_a_frame_longer_than_what_is_read_ahead),
         TEST(poll__peeked_message_before_a_large_payload),
         TEST(poll__peeked_message_before_the_end),
+        TEST(link_close__of_what_was_peeked_at_keeps_what_was_sent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
