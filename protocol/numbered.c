@@ -85,8 +85,9 @@ static bool is_spared(const struct br_rail *rail, uint32_t length)
 }
 
 /* Posts what stands in next_retained(). The transfer ends at once: a slot has a copy of the
- * payload, so that the message can be sent again if the rail is lost, or the device has one. What
- * follows a notification goes through a slot in any case, as the two are one payload. */
+ * payload, so that the message can be sent again if the rail is lost, or the device has one, or
+ * what has not left (is_spared()). What follows a notification goes through a slot in any case, as
+ * the two are one payload. */
 static inline __attribute__((always_inline)) bool post_retained(struct br_rail *rail,
                                                                 const struct br_notify *notify,
                                                                 const void *data, uint32_t length)

@@ -12,7 +12,7 @@ distance=0 full_speed=1000000000
 # Leaves the distance of the cores in $distance, and the highest speed so far in $full_speed, both in ns.
 look() {
     local speed
-    read -r distance speed < <("$work/distance")
+    read -r distance speed < <("$work/distance") || { echo "the distance of the cores cannot be measured" >&2; exit 1; }
     ((speed >= full_speed)) || full_speed=$speed
 }
 look
