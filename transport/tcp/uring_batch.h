@@ -6,8 +6,8 @@
  *    address of user memory, so any thread may make the next batch, and a link can be fenced by
  *    closing its socket. Therefore rejected, although io_uring offers them: multishot receive (also
  *    slower, 60 against 67 Gb/s, because it copies), and requests that stay pending (the completion
- *    interrupts the other core: 25 us a round trip instead of 7). Zero-copy sends are no part of a
- *    batch, as the kernel keeps addresses of theirs (zero_copy.h).
+ *    interrupts the other core: 25 us a round trip instead of 7). Sends without a copy are no part
+ *    of a batch, as each is several calls (zero_copy.h).
  * 2. One or two calls are plain system calls, more go through the ring: measured with 64-byte
  *    receives that find data, 1.4 us plain against 1.6 us for two, 2.1 against 2.0 for three, 5.6
  *    against 4.2 for eight.
