@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How fast the calling thread's core computes right now. A virtual core takes up to 1.7 times as
- * long while a stranger uses the other hyperthread of the same core.
+ * long while another virtual machine uses the other hyperthread of the same core.
  */
 #ifndef BENCH_PEERS_SPEED_H
 #define BENCH_PEERS_SPEED_H

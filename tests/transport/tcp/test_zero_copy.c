@@ -196,7 +196,7 @@ static void link_close__forgets_what_is_lent(void **state)
     assert_true(ends_b.n_data_frames < FRAMES);
 }
 
-/* When the peer has all of that, the last words behind it still leave. */
+/* When the peer has all of that, the frames behind it still leave. */
 static void link_close__sends_what_stands_behind(void **state)
 {
     struct br_tcp_link *link = begin("on", true);
