@@ -27,13 +27,28 @@ function ratio(cell, f, p, us, best, mine)
     }
     return best && mine ? best / mine : 0
 }
-# What counts of the phases of a cell: the geometric mean of their ratios, or where they differ by more than 1.2 the least; 0: there is none. Leaves in
-# `words` what a table shows: that mean, or all ratios, and beside several peers who is the fastest.
-function verdict(cell, f, r, n, logs, least, most, all, letter, who, same)
+# How many turns every peer that measured the cell has had in phase f.
+function turns_of_all(cell, f, p, n, least)
 {
+    least = -1
+    for (p = 1; p <= peer_count; p++)
+        if ((cell, peer[p]) in measured_by) {
+            n = count[cell SUBSEP f SUBSEP peer[p]]
+            least = least < 0 || n < least ? n : least
+        }
+    return least
+}
+# What counts of the phases of a cell: the geometric mean of their ratios, or where they differ by more than 1.2 the least; 0: there is none. A phase in which some
+# peer has had no turn or a single one counts only where no phase has more. Leaves in `words` what a table shows: that mean, or all ratios, and beside several
+# peers who is the fastest.
+function verdict(cell, f, r, n, logs, least, most, all, letter, who, same, enough)
+{
+    for (f = 1; f <= phases; f++)
+        if (turns_of_all(cell, f) > 1)
+            enough = 1
     same = 1
     for (f = 1; f <= phases; f++) {
-        if (!(r = ratio(cell, f)))
+        if (!(r = ratio(cell, f)) || (enough && turns_of_all(cell, f) < 2))
             continue
         letter = peer_count > 2 ? letters[fastest] : ""
         if (n++ && letter != who)
@@ -176,7 +191,7 @@ function heat_map(wide, high, x, y, g, c, s, r)
         seen[$3] = collective[++collective_count] = $3
     if (!($5 in known))
         known[$5] = size[++size_count] = $5
-    cells[group, $3, $5] = cells[group, $3, $5, f] = 1
+    cells[group, $3, $5] = cells[group, $3, $5, f] = measured_by[group, $3, $5, $6] = 1
     key = group SUBSEP $3 SUBSEP $5 SUBSEP f SUBSEP $6
     sample[key, ++count[key]] = $7
     worked[key, count[key]] = $8
