@@ -9,6 +9,7 @@
 #include "collectives/schedule/builder.h"
 #include "collectives/schedule/generators/alltoall.h"
 #include "collectives/schedule/generators/binary_tree.h"
+#include "collectives/schedule/generators/core_tree.h"
 #include "collectives/schedule/generators/dissemination.h"
 #include "collectives/schedule/generators/doubling.h"
 #include "collectives/schedule/generators/disjoint_trees.h"
@@ -33,6 +34,8 @@ static const struct {
     [BR_DOUBLE_TREE] = {"double_tree", ROOTED | BIT(BR_ALLREDUCE)},
     [BR_DOUBLING] = {"doubling", BIT(BR_ALLREDUCE) | SCANS},
     [BR_HOST_TREE] = {"host_tree", BIT(BR_ALLREDUCE)},
+    [BR_CORE_TREE] = {"core_tree", BIT(BR_ALLREDUCE) | BIT(BR_BARRIER) | BIT(BR_ALLGATHER) |
+                                       BIT(BR_REDUCE_SCATTER)},
     [BR_DIRECT] = {"direct", SHAPED | BIT(BR_ALLTOALL)},
     [BR_RING] = {"ring", SHAPED},
     [BR_HALVING] = {"halving", SHAPED & ~BIT(BR_REDUCE)},
@@ -148,15 +151,18 @@ static int check_digits(const struct br_schedule_request *request)
     return 0;
 }
 
-static int algorithm_check_hosts(const struct br_schedule_request *request)
+/* Of host_tree and core_tree. */
+static int algorithm_check_places(const struct br_schedule_request *request)
 {
     const struct br_dimension *d = request->shape.dimensions;
+    const char *place = request->algorithm == BR_HOST_TREE ? "host" : "core";
 
     if (request->shape.n_dimensions != 2 || d[0].size < 2 || d[1].size < 2 ||
         (uint64_t)d[0].size * d[1].size != request->n)
         return br_error(EINVAL,
-                        "host_tree needs two hosts or more with the same number of ranks, two or "
-                        "more on each, one host after the other");
+                        "%s needs two %ss or more with the same number of ranks, two or more on "
+                        "each, one %s after the other",
+                        br_algorithm_name(request->algorithm), place, place);
     return 0;
 }
 
@@ -196,8 +202,8 @@ static int algorithm_check_request(const struct br_schedule_request *request)
         (!request->disjoint_trees || request->disjoint_trees->hosts != request->n))
         return br_error(EINVAL, "disjoint_trees needs a BCube of at most %u hosts",
                         BR_DISJOINT_TREES_HOSTS);
-    if (request->algorithm == BR_HOST_TREE)
-        return algorithm_check_hosts(request);
+    if (request->algorithm == BR_HOST_TREE || request->algorithm == BR_CORE_TREE)
+        return algorithm_check_places(request);
     if (br_algorithm_shape(request, &shape))
         return br_shape_check(&shape, request->collective, request->n);
     if (br_algorithm_digits(request->algorithm) && request->shape.n_dimensions > 0) {
@@ -241,7 +247,7 @@ bool br_algorithm_can_pack(const struct br_schedule_request *request)
 
     if (!br_collective_by_blocks(request->collective))
         return false;
-    if (request->algorithm == BR_TREE)
+    if (request->algorithm == BR_TREE || request->algorithm == BR_CORE_TREE)
         return request->n > 1 && request->n <= BR_BUILDER_PACKED_MAX;
     if (!br_algorithm_shape(request, &shape))
         return false;
@@ -259,7 +265,7 @@ uint32_t br_algorithm_packed(const struct br_schedule_request *request)
         return br_bruck_packed(&request->shape, request->n);
     if (request->algorithm == BR_TREE && (BIT(request->collective) & (SPREAD | BIT(BR_ALLTOALL))))
         return (uint32_t)algorithm_tree_packed(request);
-    if (request->algorithm == BR_TREE && request->packed)
+    if ((request->algorithm == BR_TREE || request->algorithm == BR_CORE_TREE) && request->packed)
         return request->n;
     return 1;
 }
@@ -290,6 +296,8 @@ static int algorithm_generate(struct br_builder *builder, const struct br_schedu
     case BR_HOST_TREE:
         br_generate_host_tree(builder, request->shape.dimensions[0].size);
         return 0;
+    case BR_CORE_TREE:
+        return br_generate_core_tree(builder, request->shape.dimensions[0].size, request->packed);
     case BR_DIRECT:
         br_generate_exchange(builder);
         return 0;

@@ -22,6 +22,8 @@ enum br_algorithm {
     BR_DOUBLING,    /* allreduce, scans: recursive doubling of whole sums */
     BR_HOST_TREE,   /* allreduce: binary trees in hosts, doubling between them; the shape says ranks
                        of a host, hosts */
+    BR_CORE_TREE,   /* allreduce, barrier, allgather, reduce-scatter: a rank of each core collects,
+                       they exchange, and it passes on; the shape says ranks of a core, cores */
     BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter,
                    gather */
     BR_RING,    /* one dimension, a ring */

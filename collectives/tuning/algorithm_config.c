@@ -137,7 +137,7 @@ static int parse_factors(const struct br_topology *t, const char *arguments,
     if (product != t->n)
         return br_error(EINVAL, "%s:%s: the product of the factors is %llu, but there are %u ranks",
                         name, arguments, (unsigned long long)product, t->n);
-    if (config->algorithm == BR_BRUCK)
+    if (config->algorithm == BR_BRUCK || config->algorithm == BR_CORE_TREE)
         config->undecided = 0; /* all are direct */
     return 0;
 }
@@ -183,6 +183,21 @@ static int set_hosts(const struct br_topology *t, struct br_algorithm_config *co
     return 0;
 }
 
+static bool shares_cores(const struct br_topology *t)
+{
+    return t->kind == BR_TOPOLOGY_FLAT && t->cores > 1 && t->n > t->cores && t->n % t->cores == 0;
+}
+
+/* Neighbouring ranks share a core (base/cpu_affinity.h). */
+static int set_cores(const struct br_topology *t, struct br_algorithm_config *config)
+{
+    if (!shares_cores(t))
+        return br_error(EINVAL, "core_tree needs ranks of one host that share its cores, two or "
+                                "more on each and as many on all");
+    set_factors(config, t->n / t->cores, t->cores);
+    return 0;
+}
+
 static int parse_disjoint_trees(const struct br_topology *t, struct br_algorithm_config *config)
 {
     config->disjoint_trees = t->disjoint_trees;
@@ -210,7 +225,7 @@ int br_algorithm_config_parse(const struct br_topology *t, const char *text,
             EINVAL,
             "dimensional is what others are made of: name bml, blueconnect, ring or halving");
     if (colon && config->algorithm != BR_BML && config->algorithm != BR_BLUECONNECT &&
-        config->algorithm != BR_BRUCK)
+        config->algorithm != BR_BRUCK && config->algorithm != BR_CORE_TREE)
         return br_error(EINVAL, "algorithm %s takes nothing behind a colon", name);
     config->shape.threads = 1;
     if (config->algorithm == BR_BML)
@@ -229,6 +244,8 @@ int br_algorithm_config_parse(const struct br_topology *t, const char *text,
         rc = parse_disjoint_trees(t, config);
     if (config->algorithm == BR_HOST_TREE)
         rc = set_hosts(t, config);
+    if (config->algorithm == BR_CORE_TREE && !colon)
+        rc = set_cores(t, config);
     if (!config->shape.n_dimensions)
         memset(&config->shape, 0, sizeof config->shape);
     return rc;
@@ -239,7 +256,7 @@ int br_algorithm_config_parse(const struct br_topology *t, const char *text,
 /* Not those of bruck in a cube, which are the cube's levels. */
 static bool names_factors(const struct br_algorithm_config *config)
 {
-    return config->algorithm == BR_BLUECONNECT ||
+    return config->algorithm == BR_BLUECONNECT || config->algorithm == BR_CORE_TREE ||
            (config->algorithm == BR_BRUCK && config->shape.dimensions[0].level == BR_LEVEL_ANY);
 }
 
@@ -431,10 +448,12 @@ uint32_t br_algorithm_config_list(const struct br_topology *t,
 
     for (int a = 0; a < BR_ALGORITHMS; a++) {
         if (a == BR_DIMENSIONAL || a == BR_BML || a == BR_BLUECONNECT || a == BR_DISJOINT_TREES ||
-            a == BR_HOST_TREE)
+            a == BR_HOST_TREE || a == BR_CORE_TREE)
             continue;
         br_algorithm_config_parse(t, br_algorithm_name((enum br_algorithm)a), &configs[n++]);
     }
+    if (shares_cores(t))
+        br_algorithm_config_parse(t, "core_tree", &configs[n++]);
     if (br_topology_is_whole_cube(t)) {
         br_algorithm_config_parse(t, "bml", &configs[n++]);
         br_algorithm_config_parse(t, "blueconnect", &configs[n++]);

@@ -501,6 +501,8 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
         br_cost_add_binary_tree(p, request->algorithm == BR_BINARY_TREE ? 1 : 2);
     } else if (request->algorithm == BR_HOST_TREE) {
         br_cost_add_host_tree(p);
+    } else if (request->algorithm == BR_CORE_TREE) {
+        br_cost_add_core_tree(p);
     } else if (request->algorithm == BR_DISJOINT_TREES) {
         add_forest(p);
     } else if (request->algorithm == BR_DOUBLING && scan) {
@@ -562,7 +564,8 @@ static void add_algorithm(struct br_cost_problem *p)
     enum br_collective collective = p->request->collective;
 
     p->to_root = collective == BR_REDUCE || collective == BR_GATHER;
-    if ((collective == BR_BARRIER && p->request->algorithm != BR_DISSEMINATION) ||
+    if ((collective == BR_BARRIER && p->request->algorithm != BR_DISSEMINATION &&
+         p->request->algorithm != BR_CORE_TREE) ||
         (p->request->algorithm == BR_TREE &&
          (br_collective_by_blocks(collective) || collective == BR_ALLTOALL)))
         add_up_and_down(p);

@@ -40,5 +40,6 @@ void br_cost_reset_rate(struct br_cost_problem *p);
 /* cost_tree.c */
 void br_cost_add_binary_tree(struct br_cost_problem *p, uint32_t trees);
 void br_cost_add_host_tree(struct br_cost_problem *p);
+void br_cost_add_core_tree(struct br_cost_problem *p);
 
 #endif

@@ -172,3 +172,56 @@ void br_cost_add_host_tree(struct br_cost_problem *p)
     for (uint32_t h = depth; h > 0; h--)
         add_height(p, 1, h, false);
 }
+
+/* ---- core trees ------------------------------------------------------------------------------ */
+
+/* What ranks of one core say to each other takes this part of other messages: the bytes stay in the
+ * caches of the core, and nobody waits for another one. Measured with 4 and 8 ranks on 2 cores, TCP
+ * on loopback: doc/design/cost_model.md, section 3. */
+#define WITHIN_CORE 0.5
+
+/* `active` messages of so many blocks each, or where they are not packed of a block each. */
+static void add_blocks(struct br_cost_problem *p, double active, bool one_way, double blocks,
+                       double sums)
+{
+    bool whole = p->request->packed || !br_collective_by_blocks(p->request->collective);
+    double messages = whole ? 1 : blocks;
+
+    br_cost_add_rounds(p, active, one_way, 1, messages, blocks / messages * p->bytes,
+                       sums * messages);
+}
+
+/* Among the leaders: whole sums by doubling, else all exchange with all. */
+static void add_leaders(struct br_cost_problem *p, uint32_t cores, double blocks, double sums)
+{
+    uint32_t core = 1;
+
+    if (br_collective_by_blocks(p->request->collective)) {
+        add_blocks(p, (double)cores * (cores - 1), false, blocks, sums * (cores - 1));
+        return;
+    }
+    while (core <= cores / 2)
+        core *= 2;
+    if (core < cores)
+        add_blocks(p, cores - core, true, 1, 1);
+    for (uint32_t bit = 1; bit < core; bit *= 2)
+        add_blocks(p, core, false, 1, 1);
+    if (core < cores)
+        add_blocks(p, cores - core, true, 1, 0);
+}
+
+/* Ranks of a core have as many messages as those of another, so the machine is the bound, and not a
+ * leader. */
+void br_cost_add_core_tree(struct br_cost_problem *p)
+{
+    enum br_collective collective = p->request->collective;
+    uint32_t n = p->request->n, size = p->request->shape.dimensions[0].size, cores = n / size;
+    bool blocks = br_collective_by_blocks(collective), sums = collective != BR_ALLGATHER;
+    double all = n, within = WITHIN_CORE * (n - cores);
+
+    p->counts_ready = blocks;
+    add_blocks(p, within, true, collective == BR_REDUCE_SCATTER ? all : 1, sums ? size - 1.0 : 0);
+    add_leaders(p, cores, blocks ? size : 1, sums);
+    p->counts_ready = false; /* it has gone up with a message of each rank */
+    add_blocks(p, within, true, collective == BR_ALLGATHER ? all : 1, 0);
+}

@@ -178,6 +178,25 @@ int br_tuning_choose_methods(const struct br_cost_model *model, enum br_collecti
     return tuning_estimate(model, &request, bytes, tuning);
 }
 
+/* Bytes of all that a leader of a core_tree collects, or passes on; more leave the caches of its
+ * core. */
+#define HELD_MOST (2u << 20)
+
+/* Where core_tree gains: not in memory, where it took 1.1 to 1.9 times as long in the few sizes for
+ * which the formulas say that it is the fastest, and not beyond the caches. Measured with 4 and 8
+ * ranks on 2 cores: doc/design/cost_model.md, section 3. */
+static bool is_compared(const struct br_cost_model *model, enum br_collective collective,
+                        uint32_t n, double bytes, const struct br_algorithm_config *config)
+{
+    double held = bytes * config->shape.dimensions[0].size;
+
+    if (config->algorithm != BR_CORE_TREE)
+        return true;
+    if (br_collective_by_blocks(collective))
+        held *= n;
+    return !model->in_memory && held <= HELD_MOST;
+}
+
 int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective collective,
                          uint32_t n, double bytes, struct br_tuning tunings[BR_ALGORITHM_CONFIGS])
 {
@@ -193,7 +212,8 @@ int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective c
         struct br_tuning tuning = {.fragments = 0};
         uint32_t at = found;
 
-        if (br_tuning_choose_methods(model, collective, n, bytes, &configs[i], &tuning) != 0)
+        if (!is_compared(model, collective, n, bytes, &configs[i]) ||
+            br_tuning_choose_methods(model, collective, n, bytes, &configs[i], &tuning) != 0)
             continue;
         for (; at > 0 && tunings[at - 1].seconds > tuning.seconds; at--)
             tunings[at] = tunings[at - 1];

@@ -185,6 +185,41 @@ static void collective__packed(void **state)
     }
 }
 
+/* By a core_tree, packed and a message a block, in one fragment and in many. */
+static void collective__ranks_that_share_cores(void **state)
+{
+    static const enum br_collective collectives[] = {BR_ALLREDUCE, BR_BARRIER, BR_ALLGATHER,
+                                                     BR_REDUCE_SCATTER};
+    static const struct {
+        uint32_t n, cores;
+    } cases[] = {{4, 2}, {6, 2}, {6, 3}, {8, 4}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job_options options = {.n = (int)cases[i].n, .rails = 1, .network = {.seed = i}};
+        struct br_topology topology;
+        struct job job;
+
+        br_topology_flat(&topology, cases[i].n);
+        topology.cores = cases[i].cores;
+        br_cost_model_on(&options.engine.model, &topology, BR_COST_MACHINE, 1);
+        options.engine.chunk_bytes = 2048;
+        job_create(&job, &options);
+        for (int k = 0; k < 4 * 12; k++) {
+            struct call call = {.collective = collectives[k / 12],
+                                .algorithm = "core_tree",
+                                .count = (size_t[]){1, 37, 5003}[k % 3],
+                                .in_place = k / 3 & 1};
+
+            call.uneven = k / 6 & 1 && br_collective_by_blocks(call.collective);
+            if (call.collective == BR_BARRIER)
+                call.count = 0;
+            call_run(&job, call);
+        }
+        job_destroy(&job);
+    }
+}
+
 static void collective__larger_than_a_transfer(void **state)
 {
     struct job job;
@@ -457,6 +492,7 @@ int main(void)
         cmocka_unit_test(collective__wild_network),
         cmocka_unit_test(collective__every_type_and_reduction),
         cmocka_unit_test(collective__packed),
+        cmocka_unit_test(collective__ranks_that_share_cores),
         cmocka_unit_test(collective__larger_than_a_transfer),
         cmocka_unit_test(persistent__restart_allocates_nothing),
         cmocka_unit_test(scratch__fits),

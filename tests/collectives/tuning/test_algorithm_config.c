@@ -110,6 +110,50 @@ static void br_algorithm_config_parse__host_tree_is_of_the_hosts(void **state)
     assert_int_equal(config.undecided, 0);
 }
 
+/* A group of neighbouring ranks for each core that all ranks of a host share, as many on each. */
+static void br_algorithm_config_parse__core_tree_is_of_the_cores(void **state)
+{
+    static const struct {
+        const char *topology;
+        uint32_t cores, ranks; /* ranks: of a core; 0: it is refused, and not compared either */
+    } cases[] = {{"8", 2, 4}, {"12", 4, 3}, {"8", 0, 0},
+                 {"8", 1, 0}, {"7", 2, 0},  {"hosts:2x4", 2, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct br_algorithm_config config, configs[BR_ALGORITHM_CONFIGS];
+        struct br_topology t;
+        uint32_t n, listed = 0;
+
+        assert_int_equal(br_topology_parse(&t, cases[i].topology), 0);
+        t.cores = cases[i].cores;
+        assert_int_equal(br_algorithm_config_parse(&t, "core_tree", &config),
+                         cases[i].ranks ? 0 : -EINVAL);
+        if (cases[i].ranks) {
+            assert_int_equal(config.shape.dimensions[0].size, cases[i].ranks);
+            assert_int_equal(config.shape.dimensions[1].size, cases[i].cores);
+        } else {
+            assert_says(br_error_message(), "core_tree|cores");
+        }
+        /* by its full name wherever the numbers are right: so calibrations name it */
+        if (cases[i].ranks) {
+            struct br_algorithm_config again;
+            char name[BR_ALGORITHM_TEXT];
+
+            t.cores = 0;
+            br_algorithm_config_name(&config, name);
+            assert_int_equal(br_algorithm_config_parse(&t, name, &again), 0);
+            assert_true(br_algorithm_config_equal(&again, &config));
+            t.cores = cases[i].cores;
+        }
+        n = br_algorithm_config_list(&t, configs);
+        for (uint32_t w = 0; w < n; w++)
+            listed += configs[w].algorithm == BR_CORE_TREE;
+        assert_int_equal(listed, cases[i].ranks > 0);
+        br_topology_destroy(&t);
+    }
+}
+
 static void br_algorithm_config_parse__refuses_in_words(void **state)
 {
     static const struct {
@@ -287,6 +331,7 @@ int main(void)
         cmocka_unit_test(br_algorithm_config_parse__blueconnect_takes_factors_methods_and_levels),
         cmocka_unit_test(br_algorithm_config_parse__bruck_takes_direct_factors),
         cmocka_unit_test(br_algorithm_config_parse__host_tree_is_of_the_hosts),
+        cmocka_unit_test(br_algorithm_config_parse__core_tree_is_of_the_cores),
         cmocka_unit_test(br_algorithm_config_parse__refuses_in_words),
         cmocka_unit_test(br_algorithm_config_name__is_found_again),
         cmocka_unit_test(br_algorithm_config_parse__bml_is_proved),
