@@ -96,19 +96,6 @@ static void gpu_close_streams(struct br_context *context)
     pthread_mutex_destroy(&context->stream_lock);
 }
 
-bool br_streams_wait_and_block(struct br_context *context, uint64_t timeout)
-{
-    uint64_t until = br_clock_now() + timeout;
-    const struct timespec nap = {0, 50000};
-
-    while (!br_streams_block(context)) {
-        if (br_clock_now() > until)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
-}
-
 /* ---- where values are combined --------------------------------------------------------------- */
 
 /* Bytes of an array: what a step of a collective combines, about. */

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "collectives/comm/context.h"
 #include "collectives/engine/group.h"
-#include "collectives/gpu/stream.h"
+#include "collectives/gpu/stream_block.h"
 #include "collectives/gpu/fd_passing.h"
 #include "collectives/gpu/gpu_local_internal.h"
 #include "gpu/offload.h"

@@ -14,7 +14,7 @@
 #include "collectives/engine/operation.h"
 #include "collectives/engine/staging.h"
 #include "collectives/gpu/cuda_memory.h"
-#include "collectives/gpu/stream.h"
+#include "collectives/gpu/stream_block.h"
 #include "protocol/worker.h"
 #include "gpu/direct.h"
 #include "gpu/pointer.h"

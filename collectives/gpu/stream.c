@@ -45,21 +45,6 @@ int br_streams_create(struct br_context *context)
         &context->stream_ops);
 }
 
-bool br_streams_block(struct br_context *context)
-{
-    if (pthread_mutex_trylock(&context->stream_lock))
-        return false;
-    if (br_stream_ops_idle(context->stream_ops))
-        return true;
-    pthread_mutex_unlock(&context->stream_lock);
-    return false;
-}
-
-void br_streams_unblock(struct br_context *context)
-{
-    pthread_mutex_unlock(&context->stream_lock);
-}
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* Nobody asks for its result, so an error of it alone (an algorithm that does not exist) is the

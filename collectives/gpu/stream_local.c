@@ -15,7 +15,7 @@
 #include "collectives/comm/context.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
-#include "collectives/gpu/stream.h"
+#include "collectives/gpu/stream_block.h"
 #include "collectives/schedule/type.h"
 #include "gpu/copier.h"
 #include "gpu/kernels.h"
