@@ -7,7 +7,14 @@
 #ifndef BR_BASE_ENV_H
 #define BR_BASE_ENV_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* Whether the variable is set and not empty. */
+bool br_env_is_set(const char *name);
+
+/* The name that counts: `own` where it is set, else `other`. */
+const char *br_env_pick(const char *own, const char *other);
 
 /* Reads a whole number from min to max. Returns 0, or -EINVAL with a message that names the
  * variable, its value and the range; then *out is the fallback. */

@@ -198,8 +198,8 @@ static int comm_settings_read_sizes(const struct braid_config *c, struct br_sett
         return rc;
     rc = c->pin_cpu ? comm_settings_number(c->pin_cpu, "BRAID_PIN_CPU", 1, CPUS, 0, &cpu)
                     : br_env_number("BRAID_PIN_CPU", -1, CPUS - 1, -1, &cpu);
-    s->cache_default = !br_environment_is_set("BRAID_CACHE_BYTES");
-    s->shm_collective_default = !br_environment_is_set("BRAID_SHM_COLLECTIVE_BYTES");
+    s->cache_default = !br_env_is_set("BRAID_CACHE_BYTES");
+    s->shm_collective_default = !br_env_is_set("BRAID_SHM_COLLECTIVE_BYTES");
     s->cabling_ms = (uint32_t)probe;
     s->rails = (int)rails;
     s->pin_cpu = (int)cpu - (c->pin_cpu ? 1 : 0);

@@ -17,18 +17,6 @@
 /* of the whole time at least an eighth, and at most this, is left for what follows the launcher */
 #define AFTER_LAUNCHER (2 * BR_SEC)
 
-bool br_environment_is_set(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value && *value;
-}
-
-const char *br_environment_pick(const char *own, const char *other)
-{
-    return br_environment_is_set(own) ? own : other;
-}
-
 static int take_rank(const struct braid_config *config, struct br_environment *out)
 {
     if (config->size < 0 || config->size > BR_ENVIRONMENT_SIZE_MAX)
@@ -42,30 +30,6 @@ static int take_rank(const struct braid_config *config, struct br_environment *o
     return 0;
 }
 
-int br_environment_read_local(struct br_environment *out)
-{
-    const char *rank = br_environment_pick("BRAID_LOCAL_RANK", "LOCAL_RANK");
-    const char *size = br_environment_pick("BRAID_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE");
-    uint32_t local_size;
-    int64_t value;
-    int rc;
-
-    /* LOCAL_RANK alone says nothing about who shares this host, which is what we need to know. */
-    if (!br_environment_is_set(rank) || !br_environment_is_set(size))
-        return 0;
-    rc = br_env_number(size, 1, out->launcher ? out->size : BR_ENVIRONMENT_SIZE_MAX, 1, &value);
-    if (rc < 0)
-        return rc;
-    local_size = (uint32_t)value;
-    rc = br_env_number(rank, 0, value - 1, 0, &value);
-    if (rc < 0 || local_size > out->size)
-        return rc;
-    out->local_known = true;
-    out->local_size = local_size;
-    out->local_rank = (uint32_t)value;
-    return 0;
-}
-
 /* MASTER_ADDR and MASTER_PORT are said by torchrun, `braid run` or the user; under other launchers
  * they are PyTorch's. */
 static bool takes_master(const struct br_environment *e)
@@ -75,16 +39,15 @@ static bool takes_master(const struct br_environment *e)
 
 static int environment_read_port(const struct braid_config *config, struct br_environment *out)
 {
-    const char *name =
-        takes_master(out) ? br_environment_pick("BRAID_PORT", "MASTER_PORT") : "BRAID_PORT";
+    const char *name = takes_master(out) ? br_env_pick("BRAID_PORT", "MASTER_PORT") : "BRAID_PORT";
     int64_t value = 0;
     int rc;
 
     if (config->master_port)
         out->port = (uint16_t)config->master_port;
-    if (config->master_port || (out->port && !br_environment_is_set("BRAID_PORT")))
+    if (config->master_port || (out->port && !br_env_is_set("BRAID_PORT")))
         return 0;
-    if (!br_environment_is_set(name))
+    if (!br_env_is_set(name))
         return br_error(EINVAL,
                         "%s is not set, but the job has %u processes: set it%s to the same free "
                         "port of the host of rank 0 in each of them",
@@ -92,7 +55,7 @@ static int environment_read_port(const struct braid_config *config, struct br_en
     rc = br_env_number(name, 1, 65535, 0, &value);
     if (rc < 0)
         return rc;
-    if (out->torchrun && !br_environment_is_set("BRAID_PORT") && ++value > 65535)
+    if (out->torchrun && !br_env_is_set("BRAID_PORT") && ++value > 65535)
         return br_error(
             EINVAL,
             "MASTER_PORT=65535 is PyTorch's and leaves no next port for braid: set BRAID_PORT");
@@ -104,7 +67,7 @@ static int environment_read_address(const struct braid_config *config, struct br
 {
     const char *value = config->master_addr;
 
-    if (!value && br_environment_is_set("BRAID_MASTER_ADDR"))
+    if (!value && br_env_is_set("BRAID_MASTER_ADDR"))
         value = getenv("BRAID_MASTER_ADDR");
     if (!value && out->address[0])
         return 0;
@@ -187,7 +150,7 @@ static int read_id(const struct braid_config *config, struct br_environment *out
 /* Does the user say where rank 0 is? Not by MASTER_ADDR: that one may be PyTorch's. */
 static bool gives_address(const struct braid_config *config)
 {
-    return config->master_addr || br_environment_is_set("BRAID_MASTER_ADDR");
+    return config->master_addr || br_env_is_set("BRAID_MASTER_ADDR");
 }
 
 /* What the launcher says has to make sense before anything is built on it. */
@@ -239,7 +202,7 @@ int br_environment_read(const struct braid_config *config, struct br_environment
     if (config->size) {
         rc = take_rank(config, out);
         if (rc == 0)
-            rc = br_environment_read_local(out);
+            rc = br_launcher_read_local(out);
     } else {
         rc = ask_launcher(out);
     }
@@ -247,7 +210,7 @@ int br_environment_read(const struct braid_config *config, struct br_environment
         return rc;
     if (out->launcher && out->launcher->share && !gives_address(config)) {
         out->id_comes = true;
-        return config->master_port || br_environment_is_set("BRAID_PORT")
+        return config->master_port || br_env_is_set("BRAID_PORT")
                    ? environment_read_port(config, out)
                    : 0;
     }

@@ -63,16 +63,4 @@ struct br_environment {
  * setenv() meanwhile. */
 int br_environment_read(const struct braid_config *config, struct br_environment *out);
 
-/* Sets local_rank, local_size and local_known of *out by LOCAL_RANK, LOCAL_WORLD_SIZE and their
- * namesakes of braid, where both are set; out->size is known. Where the caller gave the size
- * (out->launcher is NULL), they may be of another job, and are believed where they fit. Returns 0,
- * or -EINVAL with a message. */
-int br_environment_read_local(struct br_environment *out);
-
-/* Whether the variable is set and not empty. */
-bool br_environment_is_set(const char *name);
-
-/* The name that counts: ours where it is set, else torchrun's. */
-const char *br_environment_pick(const char *own, const char *other);
-
 #endif

@@ -70,6 +70,12 @@ extern const struct br_launcher br_launcher_pmix;
 extern const struct br_launcher br_launcher_pmi1;  /* launcher_pmi1.c */
 extern const struct br_launcher br_launcher_slurm; /* slurm.c */
 
+/* Sets local_rank, local_size and local_known of *out by LOCAL_RANK, LOCAL_WORLD_SIZE and their
+ * namesakes of braid, where both are set; out->size is known. Where the caller gave the size
+ * (out->launcher is NULL), they may be of another job, and are believed where they fit. Returns 0,
+ * or -EINVAL with a message. */
+int br_launcher_read_local(struct br_environment *out);
+
 /*
  * Finds the launcher of this process, as BRAID_LAUNCHER says: *out is NULL where there is none and
  * the process is a job of its own. *sign is the variable that shows it; "BRAID_LAUNCHER" when the

@@ -42,9 +42,9 @@ static struct {
 
 static const char *pmi1_detect(void)
 {
-    if (br_environment_is_set("PMI_FD") && br_environment_is_set("PMI_SIZE"))
+    if (br_env_is_set("PMI_FD") && br_env_is_set("PMI_SIZE"))
         return "PMI_FD";
-    return br_environment_is_set("PMI_PORT") && br_environment_is_set("PMI_ID") ? "PMI_PORT" : NULL;
+    return br_env_is_set("PMI_PORT") && br_env_is_set("PMI_ID") ? "PMI_PORT" : NULL;
 }
 
 /* At exit(). A child of fork() leaves its parent's conversation alone. */
@@ -106,7 +106,7 @@ static int read_descriptor(void)
         rc = br_env_number("PMI_SIZE", 1, BR_ENVIRONMENT_SIZE_MAX, 0, &size);
     if (rc == 0)
         rc = br_env_number("PMI_RANK", 0, size - 1, 0, &rank);
-    if (rc == 0 && !br_environment_is_set("PMI_RANK"))
+    if (rc == 0 && !br_env_is_set("PMI_RANK"))
         rc = br_error(EINVAL, "PMI_FD and PMI_SIZE are set, but PMI_RANK is not");
     if (rc < 0)
         return rc;
@@ -132,7 +132,7 @@ static int connect_once(uint64_t deadline)
         return br_error(EINVAL, "BRAID_LAUNCHER=pmi1, but neither PMI_FD and PMI_SIZE nor PMI_PORT "
                                 "and PMI_ID are set: start the processes with mpiexec, or srun "
                                 "--mpi=pmi2");
-    rc = br_environment_is_set("PMI_FD") ? read_descriptor() : connect_port(deadline);
+    rc = br_env_is_set("PMI_FD") ? read_descriptor() : connect_port(deadline);
     if (rc < 0)
         return rc;
     conversation.connected = true;
@@ -146,7 +146,7 @@ static int read_local(struct br_environment *out)
     int64_t rank, size;
     int rc;
 
-    if (!br_environment_is_set("MPI_LOCALRANKID") || !br_environment_is_set("MPI_LOCALNRANKS"))
+    if (!br_env_is_set("MPI_LOCALRANKID") || !br_env_is_set("MPI_LOCALNRANKS"))
         return br_slurm_read_local(out);
     rc = br_env_number("MPI_LOCALNRANKS", 1, out->size, 1, &size);
     if (rc == 0)

@@ -25,9 +25,8 @@ static const char *slurm_detect(void)
 
     if (!step || !*step || strtoull(step, NULL, 10) > STEP_MAX)
         return NULL;
-    return br_environment_is_set("SLURM_PROCID") && br_environment_is_set("SLURM_STEP_NUM_TASKS")
-               ? "SLURM_STEP_ID"
-               : NULL;
+    return br_env_is_set("SLURM_PROCID") && br_env_is_set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_ID"
+                                                                                  : NULL;
 }
 
 int br_slurm_read_local(struct br_environment *out)
@@ -37,8 +36,8 @@ int br_slurm_read_local(struct br_environment *out)
     uint32_t size = 0;
     int rc;
 
-    if (!slurm_detect() || !tasks || !br_environment_is_set("SLURM_LOCALID") ||
-        !br_environment_is_set("SLURM_NODEID"))
+    if (!slurm_detect() || !tasks || !br_env_is_set("SLURM_LOCALID") ||
+        !br_env_is_set("SLURM_NODEID"))
         return 0;
     rc = br_env_number("SLURM_NODEID", 0, BR_ENVIRONMENT_SIZE_MAX, 0, &node);
     if (rc == 0)

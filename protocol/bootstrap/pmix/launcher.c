@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/launcher.h"
@@ -15,7 +16,7 @@ static const char *pmix_detect(void)
 {
     static const char uri[] = "PMIX_SERVER_URI";
 
-    if (!br_environment_is_set("PMIX_NAMESPACE") || !br_environment_is_set("PMIX_RANK"))
+    if (!br_env_is_set("PMIX_NAMESPACE") || !br_env_is_set("PMIX_RANK"))
         return NULL;
     for (char **entry = environ; entry && *entry; entry++)
         if (!strncmp(*entry, uri, sizeof uri - 1))
