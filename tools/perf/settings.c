@@ -38,11 +38,6 @@ const struct br_perf_test *br_perf_test_find(const char *name)
     return NULL;
 }
 
-bool br_perf_test_on_gpu(const struct br_perf_test *test)
-{
-    return !test->latency || test->verb == BR_PERF_READ || test->verb == BR_PERF_SEND;
-}
-
 /* ---- what goes with what --------------------------------------------------------------------- */
 
 static int perf_settings_only(bool given, bool fits, const char *option, const char *where)

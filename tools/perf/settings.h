@@ -68,7 +68,10 @@ double br_perf_trip_fraction(const struct br_perf_test *test);
 
 /* May its buffers be memory of a GPU? As in perftest: not where a side looks into its memory while
  * a put arrives there, nor an atomic's value. */
-bool br_perf_test_on_gpu(const struct br_perf_test *test);
+static inline bool br_perf_test_on_gpu(const struct br_perf_test *test)
+{
+    return !test->latency || test->verb == BR_PERF_READ || test->verb == BR_PERF_SEND;
+}
 
 /* NULL: there is no such test. */
 const struct br_perf_test *br_perf_test_find(const char *name);

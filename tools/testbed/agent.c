@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tools/testbed/bcube.h"
+#include "tools/testbed/json.h"
 
 static const struct verb {
     const char *name;
@@ -26,19 +27,6 @@ static const struct verb {
     {"trips", br_agent_trips},
 };
 
-const char *br_agent_text(const cJSON *object, const char *name, const char *otherwise)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return cJSON_IsString(item) ? item->valuestring : otherwise;
-}
-
-int64_t br_agent_number(const cJSON *object, const char *name, int64_t otherwise)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    bool fits = cJSON_IsNumber(item) && item->valuedouble > -9e18 && item->valuedouble < 9e18;
-    return fits ? (int64_t)item->valuedouble : otherwise;
-}
-
 static int serve_line(struct br_agent *agent, const char *line, cJSON *reply)
 {
     cJSON *request = cJSON_Parse(line);
@@ -46,7 +34,7 @@ static int serve_line(struct br_agent *agent, const char *line, cJSON *reply)
         cJSON_Delete(request);
         return br_error(EINVAL, "the agent takes one JSON object a line");
     }
-    const char *verb = br_agent_text(request, "do", "");
+    const char *verb = br_json_text(request, "do", "");
     int rc = -ENOSYS;
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (!strcmp(verbs[i].name, verb))

@@ -61,9 +61,4 @@ int br_agent_trips(struct br_agent *agent, const cJSON *request, cJSON *reply);
 void br_agent_probe_close(struct br_agent_probe *probe);
 void br_agent_echo_close(struct br_agent_echo *echo);
 
-/* Members of a request or an answer; the default when missing, of another type, or no 64-bit
- * number. */
-const char *br_agent_text(const cJSON *object, const char *name, const char *otherwise);
-int64_t br_agent_number(const cJSON *object, const char *name, int64_t otherwise);
-
 #endif

@@ -5,6 +5,7 @@
  * Both need raw frames.
  */
 #include "tools/testbed/agent.h"
+#include "tools/testbed/json.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -75,8 +76,8 @@ static void ask_all(struct question *questions, int count, const cJSON *list)
     cJSON_ArrayForEach(item, list)
     {
         struct in_addr target;
-        struct question *question = question_on(questions, count, br_agent_text(item, "nic", ""));
-        if (!question || inet_pton(AF_INET, br_agent_text(item, "address", ""), &target) != 1)
+        struct question *question = question_on(questions, count, br_json_text(item, "nic", ""));
+        if (!question || inet_pton(AF_INET, br_json_text(item, "address", ""), &target) != 1)
             continue;
         agent_arp_ask(question, target);
     }
@@ -91,9 +92,9 @@ static void add_answer(cJSON *answers, const struct question *question, const st
     snprintf(mac, sizeof mac, "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
     cJSON_ArrayForEach(item, answers)
     {
-        if (!strcmp(br_agent_text(item, "on", ""), question->nic.name) &&
-            !strcmp(br_agent_text(item, "address", ""), ip) &&
-            !strcmp(br_agent_text(item, "mac", ""), mac))
+        if (!strcmp(br_json_text(item, "on", ""), question->nic.name) &&
+            !strcmp(br_json_text(item, "address", ""), ip) &&
+            !strcmp(br_json_text(item, "mac", ""), mac))
             return;
     }
     cJSON *object = cJSON_CreateObject();
@@ -141,7 +142,7 @@ int br_agent_arp(struct br_agent *agent, const cJSON *request, cJSON *reply)
     for (int round = 0; round < 2 && opened; round++) { /* a probe may get lost */
         ask_all(questions, count, cJSON_GetObjectItemCaseSensitive(request, "ask"));
         agent_arp_collect(questions, count,
-                          br_clock_now() + BR_MS * (uint64_t)br_agent_number(request, "ms", 60),
+                          br_clock_now() + BR_MS * (uint64_t)br_json_number(request, "ms", 60),
                           answers);
     }
     for (int i = 0; i < count; i++)

@@ -23,6 +23,7 @@
 #include "base/thread.h"
 #include "base/median.h"
 #include "tools/testbed/agent_echo.h"
+#include "tools/testbed/json.h"
 
 #define TARGETS    1024
 #define PINGS      10000
@@ -56,21 +57,21 @@ struct target {
 
 static int agent_measure_open_socket(struct target *target, int type, struct sockaddr_in *to)
 {
-    const char *nic = br_agent_text(target->request, "nic", "");
+    const char *nic = br_json_text(target->request, "nic", "");
     struct sockaddr_in from = {.sin_family = AF_INET};
     int fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *to = (struct sockaddr_in){.sin_family = AF_INET,
                                .sin_port =
-                                   htons((uint16_t)br_agent_number(target->request, "port", 0))};
+                                   htons((uint16_t)br_json_number(target->request, "port", 0))};
     if (fd < 0 ||
-        inet_pton(AF_INET, br_agent_text(target->request, "from", ""), &from.sin_addr) != 1 ||
-        inet_pton(AF_INET, br_agent_text(target->request, "to", ""), &to->sin_addr) != 1) {
+        inet_pton(AF_INET, br_json_text(target->request, "from", ""), &from.sin_addr) != 1 ||
+        inet_pton(AF_INET, br_json_text(target->request, "to", ""), &to->sin_addr) != 1) {
         snprintf(target->error, sizeof target->error, "bad addresses, or no socket");
     } else if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, nic, (socklen_t)strlen(nic))) {
         snprintf(target->error, sizeof target->error, "cannot use %.16s: %s", nic, strerror(errno));
     } else if (bind(fd, (struct sockaddr *)&from, sizeof from)) {
         snprintf(target->error, sizeof target->error, "%.16s does not have the address %s: %s", nic,
-                 br_agent_text(target->request, "from", ""), strerror(errno));
+                 br_json_text(target->request, "from", ""), strerror(errno));
     } else {
         return fd;
     }
@@ -342,7 +343,7 @@ static void *trips_thread(void *argument)
 static void add_result(cJSON *array, const struct target *target)
 {
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddNumberToObject(object, "id", (double)br_agent_number(target->request, "id", -1));
+    cJSON_AddNumberToObject(object, "id", (double)br_json_number(target->request, "id", -1));
     if (target->error[0])
         cJSON_AddStringToObject(object, "error", target->error);
     if (target->sent) {
@@ -393,11 +394,11 @@ static int agent_measure_measure(const cJSON *request, cJSON *reply, void *(*run
     {
         struct target *target = &targets[i++];
         target->request = item;
-        target->count = agent_measure_within(br_agent_number(request, "count", 20), 1, PINGS);
-        target->bytes = br_agent_number(request, "bytes", 0);
-        target->warm_ms = agent_measure_within(br_agent_number(request, "warm_ms", 30), 0, 60000);
+        target->count = agent_measure_within(br_json_number(request, "count", 20), 1, PINGS);
+        target->bytes = br_json_number(request, "bytes", 0);
+        target->warm_ms = agent_measure_within(br_json_number(request, "warm_ms", 30), 0, 60000);
         target->measure_ms =
-            agent_measure_within(br_agent_number(request, "measure_ms", 100), 1, 60000);
+            agent_measure_within(br_json_number(request, "measure_ms", 100), 1, 60000);
         read_sizes(target, cJSON_GetObjectItemCaseSensitive(request, "sizes"));
         target->started = br_thread_start(&target->thread, run, target) == 0;
         if (!target->started)

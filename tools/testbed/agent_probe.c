@@ -14,6 +14,7 @@
  *    the findings.
  */
 #include "tools/testbed/agent.h"
+#include "tools/testbed/json.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -336,8 +337,8 @@ int br_agent_listen(struct br_agent *agent, const cJSON *request, cJSON *reply)
     agent->probe = NULL;
     memset(probe->fd, 0xff, sizeof probe->fd);
     pthread_mutex_init(&probe->lock, NULL);
-    probe->run = (uint64_t)br_agent_number(request, "run", 0);
-    probe->host = (uint32_t)br_agent_number(request, "host", 0);
+    probe->run = (uint64_t)br_json_number(request, "run", 0);
+    probe->host = (uint32_t)br_json_number(request, "host", 0);
     probe->stop = eventfd(0, EFD_CLOEXEC);
     int rc = probe->stop < 0 ? br_error(errno, "no event descriptor: %s", strerror(errno)) : 0;
     if (!rc) {
@@ -390,8 +391,8 @@ static void send_probe(struct br_agent_probe *probe, int i)
 
 int br_agent_send_probes(struct br_agent *agent, const cJSON *request, cJSON *reply)
 {
-    int64_t times = br_agent_number(request, "times", 5),
-            gap = br_agent_number(request, "gap_ms", 20);
+    int64_t times = br_json_number(request, "times", 5),
+            gap = br_json_number(request, "gap_ms", 20);
     (void)reply;
     if (!agent->probe)
         return br_error(EINVAL, "send_probes comes after listen");

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "tools/testbed/agent.h"
+#include "tools/testbed/json.h"
+#include "transport/verbs/diagnosis.h"
 #include "transport/verbs/probe.h"
 
 /* Devices are seen in all network namespaces: on an emulated host, too, those of the others. */
@@ -113,8 +115,8 @@ double br_agent_rdma_errors(const cJSON *reply, const char *nic)
     double sum = 0;
     cJSON_ArrayForEach(port, cJSON_GetObjectItemCaseSensitive(reply, "rdma"))
     {
-        if (!strcmp(br_agent_text(port, "netdev", ""), nic))
-            sum += (double)br_agent_number(port, "errors", 0);
+        if (!strcmp(br_json_text(port, "netdev", ""), nic))
+            sum += (double)br_json_number(port, "errors", 0);
     }
     return sum;
 }

@@ -12,13 +12,14 @@
 
 #include "base/error.h"
 #include "tools/testbed/agent.h"
+#include "tools/testbed/json.h"
 
 #define FACTS_MS 15000
 #define STEP_MS  10000
 
 static void collect_facts_copy_text(char *out, size_t room, const cJSON *object, const char *name)
 {
-    snprintf(out, room, "%s", br_agent_text(object, name, ""));
+    snprintf(out, room, "%s", br_json_text(object, name, ""));
 }
 
 static bool collect_facts_read_mac(uint8_t mac[6], const char *text)
@@ -35,7 +36,7 @@ static void read_counters(const cJSON *object, uint64_t *out)
 {
     const cJSON *counters = cJSON_GetObjectItemCaseSensitive(object, "counters");
     for (int c = 0; br_survey_counters[c]; c++)
-        out[c] = (uint64_t)br_agent_number(counters, br_survey_counters[c], 0);
+        out[c] = (uint64_t)br_json_number(counters, br_survey_counters[c], 0);
 }
 
 static void read_addresses(struct br_nic *nic, const cJSON *list)
@@ -56,12 +57,12 @@ static void collect_facts_read_nic(struct br_nic *nic, const cJSON *object)
     *nic = (struct br_nic){
         .up = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "up")),
         .carrier = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "carrier")),
-        .mtu = (int)br_agent_number(object, "mtu", -1),
-        .numa = (int)br_agent_number(object, "numa", -1),
-        .speed = br_agent_number(object, "speed", 0),
-        .rp_filter = (int)br_agent_number(object, "rp_filter", -1),
-        .arp_ignore = (int)br_agent_number(object, "arp_ignore", -1),
-        .arp_announce = (int)br_agent_number(object, "arp_announce", -1),
+        .mtu = (int)br_json_number(object, "mtu", -1),
+        .numa = (int)br_json_number(object, "numa", -1),
+        .speed = br_json_number(object, "speed", 0),
+        .rp_filter = (int)br_json_number(object, "rp_filter", -1),
+        .arp_ignore = (int)br_json_number(object, "arp_ignore", -1),
+        .arp_announce = (int)br_json_number(object, "arp_announce", -1),
     };
     collect_facts_copy_text(nic->name, sizeof nic->name, object, "name");
     collect_facts_copy_text(nic->pci, sizeof nic->pci, object, "pci");
@@ -69,7 +70,7 @@ static void collect_facts_read_nic(struct br_nic *nic, const cJSON *object)
     collect_facts_copy_text(nic->driver_version, sizeof nic->driver_version, object,
                             "driver_version");
     collect_facts_copy_text(nic->firmware, sizeof nic->firmware, object, "firmware");
-    collect_facts_read_mac(nic->mac, br_agent_text(object, "mac", ""));
+    collect_facts_read_mac(nic->mac, br_json_text(object, "mac", ""));
     read_addresses(nic, cJSON_GetObjectItemCaseSensitive(object, "addresses"));
     read_counters(object, nic->before);
     read_counters(object, nic->after);
@@ -79,9 +80,9 @@ static void read_rdma(struct br_rdma *rdma, const cJSON *object)
 {
     static const char *const qualities[] = {"pfc",    "trust", "ecn_np",
                                             "ecn_rp", "tos",   "traffic_class"};
-    *rdma = (struct br_rdma){.port = (int)br_agent_number(object, "port", 1),
-                             .gid_index = (int)br_agent_number(object, "gid_index", -1),
-                             .mtu = (int)br_agent_number(object, "mtu", 0)};
+    *rdma = (struct br_rdma){.port = (int)br_json_number(object, "port", 1),
+                             .gid_index = (int)br_json_number(object, "gid_index", -1),
+                             .mtu = (int)br_json_number(object, "mtu", 0)};
     collect_facts_copy_text(rdma->device, sizeof rdma->device, object, "device");
     collect_facts_copy_text(rdma->netdev, sizeof rdma->netdev, object, "netdev");
     collect_facts_copy_text(rdma->state, sizeof rdma->state, object, "state");
@@ -91,7 +92,7 @@ static void read_rdma(struct br_rdma *rdma, const cJSON *object)
     collect_facts_copy_text(rdma->remedy, sizeof rdma->remedy, object, "remedy");
     for (size_t i = 0; i < sizeof qualities / sizeof *qualities; i++) {
         size_t used = strlen(rdma->quality);
-        const char *value = br_agent_text(object, qualities[i], "");
+        const char *value = br_json_text(object, qualities[i], "");
         if (value[0])
             snprintf(rdma->quality + used, sizeof rdma->quality - used, "%s%s %.40s",
                      used ? ", " : "", qualities[i], value);
@@ -103,8 +104,8 @@ static void read_facts(struct br_survey_host *host, const cJSON *answer)
     const cJSON *item;
     host->reached = true;
     host->root = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(answer, "root"));
-    host->memlock = br_agent_number(answer, "memlock", -1);
-    host->hugepages = (int)br_agent_number(answer, "hugepages", 0);
+    host->memlock = br_json_number(answer, "memlock", -1);
+    host->hugepages = (int)br_json_number(answer, "hugepages", 0);
     collect_facts_copy_text(host->hostname, sizeof host->hostname, answer, "hostname");
     collect_facts_copy_text(host->kernel, sizeof host->kernel, answer, "kernel");
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "nics")) if (host->n_nics <
@@ -128,7 +129,7 @@ static void read_after(struct br_survey_host *host, const cJSON *answer)
     const cJSON *item;
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "nics"))
     {
-        int i = collect_facts_nic_by_name(host, br_agent_text(item, "name", ""));
+        int i = collect_facts_nic_by_name(host, br_json_text(item, "name", ""));
         if (i >= 0)
             read_counters(item, host->nics[i].after);
     }
@@ -182,15 +183,15 @@ static int read_seen_probes(struct br_collect *collect, uint32_t h, const cJSON 
     int rc = 0;
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "seen"))
     {
-        int64_t from = br_agent_number(item, "host", -1);
-        int on = collect_facts_nic_by_name(&survey->hosts[h], br_agent_text(item, "on", ""));
+        int64_t from = br_json_number(item, "host", -1);
+        int on = collect_facts_nic_by_name(&survey->hosts[h], br_json_text(item, "on", ""));
         if (from < 0 || from >= survey->n_hosts || on < 0 || rc)
             continue;
-        int nic = collect_facts_nic_by_name(&survey->hosts[from], br_agent_text(item, "nic", ""));
+        int nic = collect_facts_nic_by_name(&survey->hosts[from], br_json_text(item, "nic", ""));
         if (nic >= 0)
             rc = br_survey_add_sound(survey, (uint32_t)from * BR_SURVEY_NICS + (uint32_t)nic,
                                      h * BR_SURVEY_NICS + (uint32_t)on,
-                                     (uint32_t)br_agent_number(item, "count", 1));
+                                     (uint32_t)br_json_number(item, "count", 1));
     }
     return rc;
 }
@@ -200,11 +201,11 @@ static void read_lldp(struct br_survey *survey, uint32_t h, const cJSON *answer)
     const cJSON *item;
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "lldp"))
     {
-        int on = collect_facts_nic_by_name(&survey->hosts[h], br_agent_text(item, "on", ""));
+        int on = collect_facts_nic_by_name(&survey->hosts[h], br_json_text(item, "on", ""));
         int port = on < 0 ? -1 : br_survey_port_of_node(survey, h * BR_SURVEY_NICS + (uint32_t)on);
         if (port >= 0)
             snprintf(survey->ports[port].lldp, sizeof survey->ports[port].lldp, "%.60s port %.60s",
-                     br_agent_text(item, "system", "a switch"), br_agent_text(item, "port", "?"));
+                     br_json_text(item, "system", "a switch"), br_json_text(item, "port", "?"));
     }
 }
 
@@ -325,11 +326,10 @@ int br_collect_arp(struct br_collect *collect)
         {
             struct br_arp_answer said;
             uint32_t bits;
-            int on = collect_facts_nic_by_name(&survey->hosts[h], br_agent_text(item, "on", ""));
+            int on = collect_facts_nic_by_name(&survey->hosts[h], br_json_text(item, "on", ""));
             said.on = (uint32_t)h * BR_SURVEY_NICS + (uint32_t)on;
-            if (!rc && on >= 0 &&
-                collect_facts_read_mac(said.mac, br_agent_text(item, "mac", "")) &&
-                !br_address_parse(br_agent_text(item, "address", ""), &said.ip, &bits))
+            if (!rc && on >= 0 && collect_facts_read_mac(said.mac, br_json_text(item, "mac", "")) &&
+                !br_address_parse(br_json_text(item, "address", ""), &said.ip, &bits))
                 rc = br_survey_add_answer(survey, &said);
         }
     }

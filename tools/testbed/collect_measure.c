@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tools/testbed/agent.h"
+#include "tools/testbed/json.h"
 
 #define ECHO_MS    60000
 #define WARM_MS    30
@@ -94,7 +95,7 @@ static int collect_measure_ask(struct br_collect *collect, const char *verb, con
         cJSON_ArrayForEach(
             item, cJSON_GetObjectItemCaseSensitive(collect->agents->list[h].answer, "results"))
         {
-            int64_t id = br_agent_number(item, "id", -1);
+            int64_t id = br_json_number(item, "id", -1);
             if (id >= 0 && id < br_survey_links(collect->survey))
                 read(collect, user, (uint32_t)id, item);
         }
@@ -115,16 +116,16 @@ static void read_echo(struct br_collect *collect, void *user, uint32_t id, const
 {
     struct br_survey_link *link = &collect->survey->links[id];
     (void)user;
-    link->sent = (int)br_agent_number(item, "sent", 0);
-    link->got = (int)br_agent_number(item, "got", 0);
+    link->sent = (int)br_json_number(item, "sent", 0);
+    link->got = (int)br_json_number(item, "got", 0);
     if (link->got > link->sent)
         link->got = link->sent;
-    link->path_mtu = (int)br_agent_number(item, "path_mtu", 0);
+    link->path_mtu = (int)br_json_number(item, "path_mtu", 0);
     const cJSON *low = cJSON_GetObjectItemCaseSensitive(item, "min_us"),
                 *middle = cJSON_GetObjectItemCaseSensitive(item, "median_us");
     link->min_us = cJSON_IsNumber(low) ? low->valuedouble : 0;
     link->median_us = cJSON_IsNumber(middle) ? middle->valuedouble : 0;
-    snprintf(link->message, sizeof link->message, "%s", br_agent_text(item, "error", ""));
+    snprintf(link->message, sizeof link->message, "%s", br_json_text(item, "error", ""));
 }
 
 static bool start_services(struct br_collect *collect)
@@ -134,7 +135,7 @@ static bool start_services(struct br_collect *collect)
         return false;
     br_agents_ask_all(collect->agents, collect_measure_question("serve"), ECHO_MS);
     for (int h = 0; h < collect->agents->count; h++)
-        collect->service[h] = (int)br_agent_number(collect->agents->list[h].answer, "port", 0);
+        collect->service[h] = (int)br_json_number(collect->agents->list[h].answer, "port", 0);
     return true;
 }
 
@@ -189,8 +190,8 @@ static void read_stream(struct br_collect *collect, void *user, uint32_t id, con
 {
     struct br_survey_link *link = &collect->survey->links[id];
     const bool *together = user;
-    int64_t ns = br_agent_number(item, "ns", 0);
-    double rate = ns > 0 ? (double)br_agent_number(item, "bytes", 0) * 8e9 / (double)ns : 0;
+    int64_t ns = br_json_number(item, "ns", 0);
+    double rate = ns > 0 ? (double)br_json_number(item, "bytes", 0) * 8e9 / (double)ns : 0;
     double *value = *together ? &link->together : &link->alone;
     *value = rate > *value ? rate : *value;
 }

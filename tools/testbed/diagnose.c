@@ -2,41 +2,10 @@
 #include "tools/testbed/diagnose.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-
-int br_diagnose_cause(const struct br_survey *survey, const struct br_findings *findings,
-                      uint32_t port)
-{
-    for (int i = 0; i < findings->count; i++) {
-        const struct br_finding *finding = &findings->list[i];
-        for (int p = 0; finding->breaks && p < finding->n_locations; p++) {
-            const struct br_location *place = &finding->locations[p];
-            if ((place->kind == BR_LOCATION_PORT && place->number == port) ||
-                (place->kind == BR_LOCATION_HOST &&
-                 place->number == br_survey_host_of(survey, port)) ||
-                (place->kind == BR_LOCATION_SWITCH &&
-                 place->number == br_survey_switch_of(survey, port)))
-                return i;
-        }
-    }
-    return -1;
-}
-
-char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384],
-                     const char *format, ...)
-{
-    va_list args;
-    int used =
-        snprintf(out, 384, "%s%s", survey->hosts[host].run, survey->hosts[host].run[0] ? " " : "");
-    va_start(args, format);
-    vsnprintf(out + used, 384 - (size_t)used, format, args);
-    va_end(args);
-    return out;
-}
 
 static bool diagnose_unanswered(const struct br_survey_host *host)
 {
@@ -73,7 +42,7 @@ static void report_unanswered(const struct br_survey *survey, struct br_findings
                  count > 1 ? "s" : "", names);
     finding->breaks = true;
     br_finding_evidence(finding, "%s", host->message);
-    br_diagnose_on(survey, (uint32_t)first, on, "braid version");
+    br_survey_command(survey, (uint32_t)first, on, "braid version");
     if (strstr(host->message, "not found"))
         br_finding_remedy(
             finding,

@@ -26,13 +26,4 @@ void br_diagnose_rdma(const struct br_survey *survey, struct br_findings *findin
 /* -ENOMEM with a message */
 int br_diagnose_links(const struct br_survey *survey, struct br_findings *findings);
 
-/* The finding that explains why a port does not work: its index, -1: none yet. */
-int br_diagnose_cause(const struct br_survey *survey, const struct br_findings *findings,
-                      uint32_t port);
-
-/* The command that runs CMD on a host, for a remedy: "ssh root@10.0.0.1 CMD". out: 384
- * bytes. */
-char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384],
-                     const char *format, ...) __attribute__((format(printf, 4, 5)));
-
 #endif

@@ -79,10 +79,10 @@ static void report_exchanged(const struct br_survey *survey, struct br_findings 
         name_b, survey->hosts[host].name);
     br_finding_evidence(finding, "%s has %s and %s has %s", name_a, text_b, name_b, text_a);
     br_finding_remedy(finding, "%s",
-                      br_diagnose_on(survey, host, on,
-                                     "sh -c 'ip addr flush dev %s; ip addr flush dev %s; "
-                                     "ip addr add %s dev %s; ip addr add %s dev %s'",
-                                     name_a, name_b, text_a, name_a, text_b, name_b));
+                      br_survey_command(survey, host, on,
+                                        "sh -c 'ip addr flush dev %s; ip addr flush dev %s; "
+                                        "ip addr add %s dev %s; ip addr add %s dev %s'",
+                                        name_a, name_b, text_a, name_a, text_b, name_b));
     diagnose_addresses_at_port(finding, a, true);
     diagnose_addresses_at_port(finding, b, true);
 }
@@ -107,10 +107,10 @@ static void report_duplicate(const struct br_survey *survey, struct br_findings 
         survey->ports[port].address.ip)
         cidr_text(&survey->ports[port].address, right);
     if (right[0])
-        br_diagnose_on(survey, host, on, "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
-                       text, nic->name, right, nic->name);
+        br_survey_command(survey, host, on, "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
+                          text, nic->name, right, nic->name);
     else
-        br_diagnose_on(survey, host, on, "ip addr del %s dev %s", text, nic->name);
+        br_survey_command(survey, host, on, "ip addr del %s dev %s", text, nic->name);
     br_finding_remedy(finding, "%s", on);
     if (port >= 0)
         diagnose_addresses_at_port(finding, (uint32_t)port, true);
@@ -147,16 +147,16 @@ static void check_own(const struct br_survey *survey, struct br_findings *findin
                            text, has->prefix, plan->address.prefix),
             port, false);
         br_finding_remedy(finding, "%s",
-                          br_diagnose_on(survey, host, on,
-                                         "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
-                                         cidr_text(has, other), nic->name, planned, nic->name));
+                          br_survey_command(survey, host, on,
+                                            "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
+                                            cidr_text(has, other), nic->name, planned, nic->name));
     } else if (!has && !nic->n_addresses) {
         struct br_finding *finding = diagnose_addresses_at_port(
             br_finding_add(findings, "BC040", BR_ERROR, "%s has no address", text), port, true);
         br_finding_evidence(finding, "the inventory says %s", planned);
         br_finding_remedy(
             finding, "%s",
-            br_diagnose_on(survey, host, on, "ip addr add %s dev %s", planned, nic->name));
+            br_survey_command(survey, host, on, "ip addr add %s dev %s", planned, nic->name));
     } else if (!has && !has_foreign(survey, port)) {
         struct br_finding *finding = diagnose_addresses_at_port(
             br_finding_add(findings, "BC041", BR_ERROR, "%s has %s instead of %s%s", text,
@@ -165,9 +165,9 @@ static void check_own(const struct br_survey *survey, struct br_findings *findin
                                                                              : ": another subnet"),
             port, true);
         br_finding_remedy(finding, "%s",
-                          br_diagnose_on(survey, host, on,
-                                         "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
-                                         other, nic->name, planned, nic->name));
+                          br_survey_command(survey, host, on,
+                                            "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
+                                            other, nic->name, planned, nic->name));
     }
 }
 
@@ -198,7 +198,7 @@ static void check_others(const struct br_survey *survey, struct br_findings *fin
                                 br_survey_nic_text(survey, other, nic_text));
             br_finding_remedy(
                 finding, "%s",
-                br_diagnose_on(survey, host, on, "ip addr del %s dev %s", text, nic->name));
+                br_survey_command(survey, host, on, "ip addr del %s dev %s", text, nic->name));
         }
     }
 }

@@ -448,9 +448,9 @@ static void diagnose_links_fold(struct judge *judge)
         uint32_t ends[2] = {diagnose_links_from_port(survey, l), br_survey_link_end(survey, l)};
         if (!br_survey_link_is(survey, l))
             continue;
-        int cause = br_diagnose_cause(survey, judge->findings, ends[0]);
+        int cause = br_findings_cause(judge->findings, survey, ends[0]);
         if (cause < 0)
-            cause = br_diagnose_cause(survey, judge->findings, ends[1]);
+            cause = br_findings_cause(judge->findings, survey, ends[1]);
         for (int e = 0; e < 2 && cause < 0; e++) {
             const struct br_nic *nic = br_survey_nic(survey, ends[e]);
             for (int i = 0; i < judge->findings->count && nic && nic->mtu < survey->mtu; i++)

@@ -35,8 +35,8 @@ static void diagnose_nics_missing(const struct br_survey *survey, struct br_find
         port, true);
     br_finding_evidence(finding, "its NICs are: %s", host->n_nics ? names : "none");
     br_finding_remedy(finding, "seat the card or load its driver, then: %s",
-                      br_diagnose_on(survey, br_survey_host_of(survey, port), on, "ip link show %s",
-                                     survey->ports[port].nic));
+                      br_survey_command(survey, br_survey_host_of(survey, port), on,
+                                        "ip link show %s", survey->ports[port].nic));
 }
 
 static void diagnose_nics_renamed(const struct br_survey *survey, struct br_findings *findings,
@@ -53,9 +53,9 @@ static void diagnose_nics_renamed(const struct br_survey *survey, struct br_find
                         plan->nic, nic->name, mac_text(nic->mac, mac));
     br_finding_remedy(
         finding, "%s # or write %s into the inventory",
-        br_diagnose_on(survey, br_survey_host_of(survey, port), on,
-                       "sh -c 'ip link set %s down; ip link set %s name %s; ip link set %s up'",
-                       nic->name, nic->name, plan->nic, plan->nic),
+        br_survey_command(survey, br_survey_host_of(survey, port), on,
+                          "sh -c 'ip link set %s down; ip link set %s name %s; ip link set %s up'",
+                          nic->name, nic->name, plan->nic, plan->nic),
         nic->name);
 }
 
@@ -94,8 +94,8 @@ static void report_twins(const struct br_survey *survey, struct br_findings *fin
     if (survey->ports[wrong].has_mac)
         mac_text(survey->ports[wrong].mac, planned);
     br_finding_remedy(finding, "%s",
-                      br_diagnose_on(survey, br_survey_host_of(survey, wrong), on,
-                                     "ip link set %s address %s", nic->name, planned));
+                      br_survey_command(survey, br_survey_host_of(survey, wrong), on,
+                                        "ip link set %s address %s", nic->name, planned));
 }
 
 static void check_mac(const struct br_survey *survey, struct br_findings *findings, uint32_t port,
@@ -166,8 +166,8 @@ static void check_state(const struct br_survey *survey, struct br_findings *find
             br_finding_add(findings, "BC015", BR_ERROR, "%s is down", text), port, true);
         br_finding_evidence(finding, "it is switched off on the host, the cable is not to blame");
         br_finding_remedy(finding, "%s",
-                          br_diagnose_on(survey, br_survey_host_of(survey, port), on,
-                                         "ip link set %s up", nic->name));
+                          br_survey_command(survey, br_survey_host_of(survey, port), on,
+                                            "ip link set %s up", nic->name));
     } else if (!nic->carrier) {
         struct br_finding *finding = diagnose_nics_at_port(
             br_finding_add(findings, "BC016", BR_ERROR, "no carrier on the cable from %s to %s",
@@ -212,8 +212,8 @@ static void check_mtu(const struct br_survey *survey, struct br_findings *findin
     br_finding_evidence(finding, low ? "full packets of its neighbours are lost at it"
                                      : "its full packets may be lost at its neighbours");
     br_finding_remedy(finding, "%s",
-                      br_diagnose_on(survey, br_survey_host_of(survey, port), on,
-                                     "ip link set %s mtu %d", nic->name, survey->mtu));
+                      br_survey_command(survey, br_survey_host_of(survey, port), on,
+                                        "ip link set %s mtu %d", nic->name, survey->mtu));
 }
 
 /* A switch of which no port has a carrier is down itself: one finding instead of n. */

@@ -82,7 +82,7 @@ static void check_rp_filter(const struct br_survey *survey, struct br_findings *
     }
     br_finding_evidence(finding,
                         "packets whose return route uses another NIC are dropped silently");
-    br_diagnose_on(survey, host, on, "sysctl -w net.ipv4.conf.all.rp_filter=0%s", own);
+    br_survey_command(survey, host, on, "sysctl -w net.ipv4.conf.all.rp_filter=0%s", own);
     br_finding_remedy(finding, "%s%s", on, elsewhere ? "; the same for the others" : "");
 }
 
@@ -144,8 +144,8 @@ static void check_flux(const struct br_survey *survey, struct br_findings *findi
                             ? "%s answers on one level for its address of another (arp_ignore=0)"
                             : "arp_ignore=0 on %s; whether it answers could not be asked",
                         survey->hosts[flux.first].name);
-    br_diagnose_on(survey, flux.first, on,
-                   "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2");
+    br_survey_command(survey, flux.first, on,
+                      "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2");
     br_finding_remedy(finding, "%s%s", on, diagnose_settings_likewise(&flux));
 }
 
@@ -271,7 +271,7 @@ static void check_lacking(const struct br_survey *survey, struct br_findings *fi
         finding, "%u others of level %u have one, as %s on %s; `braid info` says what is missing",
         having, level, rdma_of(survey, one)->device,
         survey->hosts[br_survey_host_of(survey, one)].name);
-    br_diagnose_on(survey, br_survey_host_of(survey, lacking.first), on, "braid info");
+    br_survey_command(survey, br_survey_host_of(survey, lacking.first), on, "braid info");
     br_finding_remedy(finding, "%s%s", on, diagnose_settings_likewise(&lacking));
 }
 
@@ -298,9 +298,9 @@ static void check_rdma_mtu(const struct br_survey *survey, struct br_findings *f
     if (!finding)
         return;
     br_finding_evidence(finding, "%d bytes, else %d", rdma_of(survey, low.first)->mtu, most);
-    br_diagnose_on(survey, br_survey_host_of(survey, low.first), on,
-                   "ip link set %s down && ip link set %s up", rdma_of(survey, low.first)->netdev,
-                   rdma_of(survey, low.first)->netdev);
+    br_survey_command(survey, br_survey_host_of(survey, low.first), on,
+                      "ip link set %s down && ip link set %s up",
+                      rdma_of(survey, low.first)->netdev, rdma_of(survey, low.first)->netdev);
     br_finding_remedy(finding, "the device took its MTU before the interface had its own: %s%s", on,
                       diagnose_settings_likewise(&low));
 }

@@ -82,6 +82,24 @@ int br_findings_count(const struct br_findings *findings, enum br_severity sever
     return count;
 }
 
+int br_findings_cause(const struct br_findings *findings, const struct br_survey *survey,
+                      uint32_t port)
+{
+    for (int i = 0; i < findings->count; i++) {
+        const struct br_finding *finding = &findings->list[i];
+        for (int p = 0; finding->breaks && p < finding->n_locations; p++) {
+            const struct br_location *place = &finding->locations[p];
+            if ((place->kind == BR_LOCATION_PORT && place->number == port) ||
+                (place->kind == BR_LOCATION_HOST &&
+                 place->number == br_survey_host_of(survey, port)) ||
+                (place->kind == BR_LOCATION_SWITCH &&
+                 place->number == br_survey_switch_of(survey, port)))
+                return i;
+        }
+    }
+    return -1;
+}
+
 static bool finding_before(const struct br_finding *a, const struct br_finding *b)
 {
     if (a->severity != b->severity)

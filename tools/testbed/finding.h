@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tools/testbed/survey.h"
+
 #define BR_FINDING_EVIDENCE  8
 #define BR_FINDING_LOCATIONS 64
 
@@ -59,6 +61,9 @@ void br_finding_location(struct br_finding *finding, enum br_location_kind kind,
 /* The worst severity of findings at this place, not counting links' ends; -1: none. */
 int br_findings_at(const struct br_findings *findings, enum br_location_kind kind, uint32_t number);
 int br_findings_count(const struct br_findings *findings, enum br_severity severity);
+/* Returns the index of the finding that explains why a port does not work; -1: none yet. */
+int br_findings_cause(const struct br_findings *findings, const struct br_survey *survey,
+                      uint32_t port);
 /* Worst first, then by code; order of equal ones stays. */
 void br_findings_sort(struct br_findings *findings);
 void br_findings_destroy(struct br_findings *findings);

@@ -2,6 +2,7 @@
 #include "tools/testbed/survey.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,5 +239,17 @@ char *br_survey_switch_text(const struct br_survey *survey, uint32_t port, char 
 {
     snprintf(out, 160, "port %s of switch %s", survey->ports[port].label,
              survey->switches[br_survey_switch_of(survey, port)]);
+    return out;
+}
+
+char *br_survey_command(const struct br_survey *survey, uint32_t host, char out[384],
+                        const char *format, ...)
+{
+    va_list args;
+    int used =
+        snprintf(out, 384, "%s%s", survey->hosts[host].run, survey->hosts[host].run[0] ? " " : "");
+    va_start(args, format);
+    vsnprintf(out + used, 384 - (size_t)used, format, args);
+    va_end(args);
     return out;
 }

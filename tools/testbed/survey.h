@@ -157,4 +157,9 @@ uint32_t br_survey_ports(const struct br_survey *survey);
 char *br_survey_nic_text(const struct br_survey *survey, uint32_t port, char out[160]);
 char *br_survey_switch_text(const struct br_survey *survey, uint32_t port, char out[160]);
 
+/* The command that runs CMD on a host, for a remedy: "ssh root@10.0.0.1 CMD". out: 384
+ * bytes. */
+char *br_survey_command(const struct br_survey *survey, uint32_t host, char out[384],
+                        const char *format, ...) __attribute__((format(printf, 4, 5)));
+
 #endif

@@ -9,6 +9,14 @@
 /* what a rank registers at least: receive buffers, bounce buffers, a few regions */
 #define MEMLOCK (64u << 20)
 
+const char *br_verbs_state_name(enum br_verbs_state state)
+{
+    static const char *const names[] = {"unknown", "down",   "init",
+                                        "armed",   "active", "active (deferred)"};
+
+    return (size_t)state < sizeof names / sizeof *names ? names[state] : "unknown";
+}
+
 static void diagnosis_set(struct br_verbs_diagnosis *out, const char *what, ...)
     __attribute__((format(printf, 2, 3)));
 static void diagnosis_set(struct br_verbs_diagnosis *out, const char *what, ...)

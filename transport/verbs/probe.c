@@ -13,14 +13,6 @@
 
 #define GID_INDEXES 256 /* that a queue pair's address can hold */
 
-const char *br_verbs_state_name(enum br_verbs_state state)
-{
-    static const char *const names[] = {"unknown", "down",   "init",
-                                        "armed",   "active", "active (deferred)"};
-
-    return (size_t)state < sizeof names / sizeof *names ? names[state] : "unknown";
-}
-
 /* BRAID_GID_INDEX, else the inventory's (gid: 1 + index). */
 static int read_index(uint32_t gid, struct br_gid_wish *wish)
 {
