@@ -170,7 +170,7 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
     };
     if (w->relay)
         config->message_bytes = br_relay_frame_bytes(&w->config);
-    rc = ops->device_open(config, &w->devices[w->n_devices]);
+    rc = br_transport_open(ops, config, &w->devices[w->n_devices]);
     if (rc)
         return br_error_prefix(rc, "rank %d, device %s: ", w->config.rank, name ? name : ops->name);
     config->name = w->devices[w->n_devices]->name; /* the caller's need not outlive this call */

@@ -33,7 +33,7 @@ static int self_copy_open(struct self_copy *self)
     if (!rc && getrandom(self->secret, sizeof self->secret, 0) != (ssize_t)sizeof self->secret)
         rc = br_error(EIO, "getrandom: %s", strerror(errno));
     if (!rc)
-        rc = self->ops->device_open(&self->config, &self->device);
+        rc = br_transport_open(self->ops, &self->config, &self->device);
     return rc;
 }
 

@@ -236,7 +236,7 @@ struct br_shared {
 
 /* A device; the first member of every back end's own struct. */
 struct br_device {
-    const struct br_transport_ops *ops;
+    const struct br_transport_ops *ops;    /* Set by br_transport_open(). */
     const struct br_device_config *config; /* As given to device_open(). */
     struct br_caps caps;
     char name[BR_DEVICE_NAME];
@@ -429,6 +429,17 @@ struct br_transport_ops {
      */
     int (*release)(struct br_device *device, struct br_link *link, void *buffer);
 };
+
+/* Opens a device as device_open() says. */
+static inline int br_transport_open(const struct br_transport_ops *ops,
+                                    const struct br_device_config *config, struct br_device **out)
+{
+    int rc = ops->device_open(config, out);
+
+    if (!rc)
+        (*out)->ops = ops;
+    return rc;
+}
 
 /*
  * The table of the back ends in this build (transport/table.c), whose entries have a function in

@@ -99,7 +99,7 @@ int contract_teardown(void **state)
 void contract_open(struct contract *contract, int side)
 {
     struct contract_side *at = &contract->sides[side];
-    int rc = contract->ops->device_open(&at->config, &at->device);
+    int rc = br_transport_open(contract->ops, &at->config, &at->device);
 
     if (rc)
         fail_msg("device_open: %s", br_error_message());

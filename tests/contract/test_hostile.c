@@ -237,7 +237,7 @@ static void echo_process(struct contract *contract, int address_to)
     struct contract_side *side = &contract->sides[1];
     struct br_event events[16];
 
-    if (contract->ops->device_open(&side->config, &side->device))
+    if (br_transport_open(contract->ops, &side->config, &side->device))
         _exit(1);
     side->device->index = 0;
     if (write(address_to, &side->device->address, sizeof side->device->address) !=

@@ -46,7 +46,7 @@ static void device_open__unknown_name(void **state)
     struct br_device *device = NULL;
 
     contract->sides[0].config.name = "no-such-nic";
-    assert_true(contract->ops->device_open(&contract->sides[0].config, &device) < 0);
+    assert_true(br_transport_open(contract->ops, &contract->sides[0].config, &device) < 0);
     assert_non_null(strstr(br_error_message(), "no-such-nic"));
     assert_null(device);
 }

@@ -98,7 +98,7 @@ static int open_device(int i)
                                              .message_bytes = 16 << 10,
                                              .message_buffers = 8,
                                              .max_links = 4};
-    return rc ? rc : ops->device_open(&side->config, &side->device);
+    return rc ? rc : br_transport_open(ops, &side->config, &side->device);
 }
 
 static int setup(void **state)

@@ -85,9 +85,8 @@ static void shm_device_device_close(struct br_device *base)
     free(device);
 }
 
-static void shm_device_describe(struct br_shm_device *device, const struct br_transport_ops *ops)
+static void shm_device_describe(struct br_shm_device *device)
 {
-    device->base.ops = ops;
     device->base.config = device->config;
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
                                          .max_message = device->config->message_bytes,
@@ -110,7 +109,7 @@ static int shm_device_device_open(const struct br_device_config *config, struct 
     device->config = config;
     device->listener = device->epoll = -1;
     br_list_init(&device->closed_maps);
-    shm_device_describe(device, br_transport_get("shm"));
+    shm_device_describe(device);
     device->links = calloc(config->max_links, sizeof(struct br_shm_link *));
     if (getrandom(&device->token, sizeof device->token, 0) != (ssize_t)sizeof device->token) {
         rc = br_error(errno, "getrandom: %s", strerror(errno));

@@ -55,7 +55,6 @@ static int sim_device_device_open(const struct br_device_config *config, struct 
     device->port = port;
     places = play->rkey_ports >> (port - port->host->ports) & 1;
     device->number = device->sim->next_device++;
-    device->base.ops = br_transport_get(br_sim_ops.name);
     device->base.config = config;
     device->base.caps = (struct br_caps){
         .max_frame = play->max_frame,

@@ -157,7 +157,6 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
         tcp_device_device_close(&device->base);
         return rc;
     }
-    device->base.ops = br_transport_get(br_tcp_ops.name);
     *out = &device->base;
     return 0;
 }

@@ -67,7 +67,7 @@ static int threaded_allocate(struct br_threaded_device *device,
 static int threaded_start(struct br_threaded_device *device, const struct br_transport_ops *ops)
 {
     char name[16];
-    int rc = ops->device_open(&device->config, &device->inner);
+    int rc = br_transport_open(ops, &device->config, &device->inner);
 
     if (rc)
         return rc;
@@ -104,7 +104,6 @@ static int threaded_open(const struct br_transport_ops *ops, const struct br_dev
         threaded_close(&device->base);
         return rc;
     }
-    device->base.ops = br_transport_threaded(ops);
     *out = &device->base;
     return 0;
 }

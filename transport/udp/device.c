@@ -221,7 +221,6 @@ static int udp_device_device_open(const struct br_device_config *config, struct 
         return rc;
     }
     br_inet_pack(&device->dgram.address, &device->dgram.base.address);
-    device->dgram.base.ops = br_transport_get(br_udp_ops.name);
     *out = &device->dgram.base;
     return 0;
 }

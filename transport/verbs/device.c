@@ -383,7 +383,6 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
         return rc;
     }
     br_verbs_address(device, &device->base.address);
-    device->base.ops = br_transport_get(br_verbs_ops.name);
     *out = &device->base;
     return 0;
 }

@@ -155,7 +155,7 @@ static void open_end(struct cable_end *end, const char *name)
                                             .message_bytes = 1024,
                                             .message_buffers = 8,
                                             .max_links = 4};
-    if (br_dpdk_ops.device_open(&end->config, &end->device))
+    if (br_transport_open(&br_dpdk_ops, &end->config, &end->device))
         fail_msg("%s", br_error_message());
     end->slot = br_slot_get(&end->slots, end->place, sizeof end->place, sizeof end->place);
 }

@@ -22,7 +22,7 @@ int end_open(struct end *end, uint32_t max_links)
         return -1;
     end->config = (struct br_device_config){
         .slots = &end->slots, .message_bytes = 8192, .message_buffers = 16, .max_links = max_links};
-    return ops()->device_open(&end->config, &end->device);
+    return br_transport_open(ops(), &end->config, &end->device);
 }
 
 void end_close(struct end *end)

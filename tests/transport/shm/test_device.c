@@ -59,7 +59,7 @@ static void open__another_name(void **state)
     struct br_device *device;
 
     (void)state;
-    assert_int_equal(ops->device_open(&config, &device), -ENODEV);
+    assert_int_equal(br_transport_open(ops, &config, &device), -ENODEV);
     assert_non_null(strstr(br_error_message(), "eth0"));
 }
 

@@ -90,7 +90,7 @@ void net_open(struct net *net, const struct br_sim_config *config, int n)
                                                  .max_links = NET_HOSTS};
         assert_int_equal(br_slot_table_init(&host->slots, 16), 0);
         br_sim_device_config(net->sim, i, 0, &host->config);
-        assert_int_equal(br_sim_ops.device_open(&host->config, &host->device), 0);
+        assert_int_equal(br_transport_open(&br_sim_ops, &host->config, &host->device), 0);
         host->device->index = 0;
     }
     for (int a = 0; a < n; a++)

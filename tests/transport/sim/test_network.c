@@ -242,13 +242,13 @@ static void device_open__names(void **state)
     net_open(&net, &config, 2);
     wrong = net.hosts[0].config;
     wrong.name = "sim7";
-    assert_int_equal(br_sim_ops.device_open(&wrong, &device), -ENODEV);
+    assert_int_equal(br_transport_open(&br_sim_ops, &wrong, &device), -ENODEV);
     assert_non_null(strstr(br_error_message(), "sim7"));
     wrong.simulation = NULL;
-    assert_int_equal(br_sim_ops.device_open(&wrong, &device), -EINVAL);
+    assert_int_equal(br_transport_open(&br_sim_ops, &wrong, &device), -EINVAL);
     wrong = net.hosts[0].config;
     wrong.name = NULL; /* by level */
-    assert_int_equal(br_sim_ops.device_open(&wrong, &device), 0);
+    assert_int_equal(br_transport_open(&br_sim_ops, &wrong, &device), 0);
     assert_string_equal(device->name, "sim0");
     br_sim_ops.device_close(device);
     net_close(&net);

@@ -25,7 +25,7 @@ int ends_open(struct end *end, const char *name, uint32_t max_links)
                                             .message_bytes = ENDS_MESSAGE_BYTES,
                                             .message_buffers = 4,
                                             .max_links = max_links};
-    return ends_ops->device_open(&end->config, &end->device);
+    return br_transport_open(ends_ops, &end->config, &end->device);
 }
 
 void ends_close(struct end *end)

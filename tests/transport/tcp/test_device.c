@@ -195,7 +195,7 @@ static void device_open__patience(void **state)
     ends_close(&ends_a);
     ends_a.config.patience = 120 * BR_SEC;
     assert_int_equal(br_slot_table_init(&ends_a.slots, 64), 0);
-    assert_int_equal(ends_ops->device_open(&ends_a.config, &ends_a.device), 0);
+    assert_int_equal(br_transport_open(ends_ops, &ends_a.config, &ends_a.device), 0);
     assert_int_equal(getsockopt(((struct br_tcp_device *)ends_a.device)->listen_fd, IPPROTO_TCP,
                                 TCP_USER_TIMEOUT, &ms, &bytes),
                      0);

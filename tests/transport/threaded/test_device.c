@@ -27,7 +27,7 @@ static int setup(void **state)
                                        .message_buffers = 4,
                                        .max_links = 2};
     return br_slot_table_init(&slots, 4) ||
-           br_transport_threaded(br_transport_get("tcp"))->device_open(&config, &device);
+           br_transport_open(br_transport_threaded(br_transport_get("tcp")), &config, &device);
 }
 
 static int teardown(void **state)
@@ -67,7 +67,7 @@ static void device_open__fails_like_that_of_the_back_end(void **state)
 
     (void)state;
     assert_int_equal(br_slot_table_init(&slots, 4), 0);
-    assert_true(ops->device_open(&wrong, &none) < 0);
+    assert_true(br_transport_open(ops, &wrong, &none) < 0);
     assert_non_null(strstr(br_error_message(), "no-such-nic"));
     assert_null(none);
     assert_null(slots.views);

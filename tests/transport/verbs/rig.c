@@ -19,7 +19,7 @@ const struct br_transport_ops *rig_ops;
 int rig_open(struct rig_end *end)
 {
     struct br_device *device;
-    int rc = rig_ops->device_open(&end->config, &device);
+    int rc = br_transport_open(rig_ops, &end->config, &device);
 
     end->device = rc ? NULL : (struct br_verbs_device *)device;
     if (!rc)

@@ -38,7 +38,7 @@ static void opens_and_closes(const struct br_device_config *config)
 {
     struct br_device *device;
 
-    if (rig_ops->device_open(config, &device))
+    if (br_transport_open(rig_ops, config, &device))
         fail_msg("device_open: %s", br_error_message());
     rig_ops->device_close(device);
 }
@@ -70,7 +70,7 @@ static void open_with_fault(const struct call *call, int nth, int err)
     int rc;
 
     fake_fail(call->name, nth, err);
-    rc = rig_ops->device_open(&plain, &device);
+    rc = br_transport_open(rig_ops, &plain, &device);
     assert_true(fake_has_failed());
     fake_heal();
     if (!rc) {
@@ -118,15 +118,15 @@ static void device_open__few_entries_make_short_queues(void **state)
 
     (void)state;
     fake_devices[0].max_qp_wr = 32;
-    assert_int_equal(rig_ops->device_open(&plain, &device), 0);
+    assert_int_equal(br_transport_open(rig_ops, &plain, &device), 0);
     assert_int_equal(((struct br_verbs_device *)device)->depth, 32);
     rig_ops->device_close(device);
     fake_devices[0].max_srq_wr = 100;
-    assert_int_equal(rig_ops->device_open(&plain, &device), 0);
+    assert_int_equal(br_transport_open(rig_ops, &plain, &device), 0);
     assert_int_equal(((struct br_verbs_device *)device)->receive.posted, 100);
     rig_ops->device_close(device);
     fake_devices[0].max_cqe = 200;
-    assert_int_equal(rig_ops->device_open(&plain, &device), -E2BIG);
+    assert_int_equal(br_transport_open(rig_ops, &plain, &device), -E2BIG);
     assert_says(br_error_message(), "200");
 }
 
