@@ -547,6 +547,23 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
     br_rail_acknowledged(rail, ack->bytes, now);
 }
 
+uint64_t br_worker_path_bytes(const struct br_worker *w)
+{
+    double bytes = 0;
+
+    br_list_for_each (node, &w->known) {
+        const struct br_peer *peer = br_container_of(node, struct br_peer, known);
+
+        for (int i = 0; i < peer->n_rails; i++) {
+            const struct br_rail *rail = &peer->rails[i];
+
+            if (rail->state == BR_RAIL_UP && rail->volume)
+                bytes += (double)rail->volume * (double)rail->min_rtt / (double)br_rail_delay(rail);
+        }
+    }
+    return (uint64_t)bytes;
+}
+
 /* ---- what rails wait for, and how long: counters for the user (braid/stats.h) ---------------- */
 
 /* Times are counted and not events: a worker that spins finds a full rail a million times a second,

@@ -273,6 +273,10 @@ int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_
  */
 bool br_worker_uses_only(const struct br_worker *worker, int rank, uint32_t devices);
 
+/* What the rails to all peers carry in their least round trips, as far as that has been measured
+ * lately, bytes. */
+uint64_t br_worker_path_bytes(const struct br_worker *worker);
+
 /* true when every rail of every peer has been up whose links are not made on demand. */
 bool br_worker_connected(const struct br_worker *worker);
 /* Writes into text[bytes] a few of the peers and rails that are not connected, each with its last

@@ -5,6 +5,7 @@
 #include "collectives/engine/internal.h"
 
 #define LITTLE         (256u << 10)
+#define PATHS          4u /* so many times what the paths hold */
 #define WINDOW         3u
 #define WINDOW_STRIPED 9u /* the frames of the slowest rail arrive last */
 
@@ -58,6 +59,16 @@ uint32_t br_admission_window(const struct br_engine *engine, const struct br_ope
     return cube && op->fragments.count == BR_CUBE_FRAGMENTS ? BR_CUBE_FRAGMENTS : WINDOW;
 }
 
+/* Bytes of fragments that start whatever their number. On a long path a fragment spends most of its
+ * time on the way. */
+static uint64_t enough_bytes(const struct br_engine *engine)
+{
+    uint64_t path = br_worker_path_bytes(engine->worker) *
+                    (engine->worker->several_rails ? PATHS * WINDOW_STRIPED / WINDOW : PATHS);
+
+    return path > LITTLE ? path : LITTLE;
+}
+
 /* Note 1. */
 static bool admission_has_scratch(const struct br_engine *engine, const struct br_operation *op)
 {
@@ -75,7 +86,7 @@ static bool admission_has_scratch(const struct br_engine *engine, const struct b
         bytes += br_fragment_bytes(fragment->op, fragment->index);
         runs++;
     }
-    return runs < br_admission_window(engine, op) || bytes <= LITTLE;
+    return runs < br_admission_window(engine, op) || bytes <= enough_bytes(engine);
 }
 
 /* One that waits for its view (epochs.h) will. */
