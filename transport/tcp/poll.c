@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define EPOLL_EVERY 16 /* polls of a device with one link (tcp.h, note 2) */
+#define EPOLL_EVERY 16 /* polls of a device with one link (note 2) */
 /* Polls without a need of epoll after which the only link leaves it: some 0.1 ms of waiting, so
  * that it costs little beside a sleep, which brings the link back. */
 #define WATCH_POLLS 256
@@ -149,7 +149,7 @@ static struct br_tcp_link *only_link(const struct br_tcp_device *device)
     return device->n_open == 1 && device->open[0]->state == BR_TCP_UP ? device->open[0] : NULL;
 }
 
-/* Must epoll be asked, or is there just one link, which we simply try? (tcp.h, note 2) */
+/* Must epoll be asked, or is there just one link, which we simply try? (note 2) */
 static bool must_check_sockets(struct br_tcp_device *device)
 {
     struct br_tcp_link *link = only_link(device);
