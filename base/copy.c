@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/copy.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -11,30 +12,56 @@
 #define LINE ((size_t)64)
 
 #ifdef __x86_64__
+#define VECTOR sizeof(__m256i)
+#define BLOCK  (4 * VECTOR)
+
+static inline __attribute__((target("avx"), always_inline)) void copy_block(uint8_t *to,
+                                                                            const uint8_t *from)
+{
+    const __m256i *in = (const __m256i *)from;
+    __m256i *out = (__m256i *)to;
+    __m256i a = _mm256_loadu_si256(in), b = _mm256_loadu_si256(in + 1),
+            c = _mm256_loadu_si256(in + 2), d = _mm256_loadu_si256(in + 3);
+
+    _mm256_store_si256(out, a);
+    _mm256_store_si256(out + 1, b);
+    _mm256_store_si256(out + 2, c);
+    _mm256_store_si256(out + 3, d);
+}
+
+/* Where `to` lies behind `from` within their pages from the end to the beginning, else the other
+ * way, so that no read comes just behind a write which the processor takes for one of the same
+ * bytes. What stands before and behind the whole vectors of `to` is therefore read before anything
+ * is written. Not so of more bytes, as lines that another core has are fetched ahead of who reads
+ * them forward. */
 static __attribute__((target("avx"))) void copy_by_vectors(uint8_t *to, const uint8_t *from,
                                                            size_t bytes)
 {
-    size_t head = -(uintptr_t)to % LINE;
+    bool backward = bytes <= BR_COPY_VECTORS && ((uintptr_t)to - (uintptr_t)from) % 4096 < 2048;
+    size_t far = backward ? 0 : bytes - BLOCK, near = backward ? bytes - VECTOR : 0, at;
+    const __m256i *rest = (const __m256i *)(from + far);
+    __m256i first = _mm256_loadu_si256((const __m256i *)(from + near)),
+            a = _mm256_loadu_si256(rest), b = _mm256_loadu_si256(rest + 1),
+            c = _mm256_loadu_si256(rest + 2), d = _mm256_loadu_si256(rest + 3);
+    __m256i *out = (__m256i *)(to + far);
 
-    memcpy(to, from, LINE); /* of these, `head` bytes stand before the first whole line */
-    to += head;
-    from += head;
-    for (bytes -= head; bytes >= 2 * LINE; bytes -= 2 * LINE, to += 2 * LINE, from += 2 * LINE) {
-        const __m256i *in = (const __m256i *)from;
-        __m256i *out = (__m256i *)to;
-        __m256i a = _mm256_loadu_si256(in), b = _mm256_loadu_si256(in + 1),
-                c = _mm256_loadu_si256(in + 2), d = _mm256_loadu_si256(in + 3);
-
-        _mm256_store_si256(out, a);
-        _mm256_store_si256(out + 1, b);
-        _mm256_store_si256(out + 2, c);
-        _mm256_store_si256(out + 3, d);
-    }
-    memcpy(to, from, bytes);
+    if (backward)
+        for (at = bytes - (uintptr_t)(to + bytes) % VECTOR; at > BLOCK;) {
+            at -= BLOCK;
+            copy_block(to + at, from + at);
+        }
+    else
+        for (at = -(uintptr_t)to % VECTOR; at < far; at += BLOCK)
+            copy_block(to + at, from + at);
+    _mm256_storeu_si256((__m256i *)(to + near), first);
+    _mm256_storeu_si256(out, a);
+    _mm256_storeu_si256(out + 1, b);
+    _mm256_storeu_si256(out + 2, c);
+    _mm256_storeu_si256(out + 3, d);
 }
 #endif
 
-void br_copy_behind(void *to, const void *from, size_t bytes)
+void br_copy_by_vectors(void *to, const void *from, size_t bytes)
 {
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx")) {

@@ -8,18 +8,23 @@
 #include <string.h>
 
 /* br_copy()'s, of at least 128 bytes. */
-void br_copy_behind(void *to, const void *from, size_t bytes);
+void br_copy_by_vectors(void *to, const void *from, size_t bytes);
 
-/*
- * memcpy(). On many processors glibc's copies more than 2112 bytes by `rep movsb`, which becomes 2
- * to 25 times slower where `to` lies 1 to 31 bytes behind `from` within their pages: each read then
- * waits for the write just before it. That is not rare: malloc() returns large blocks 16 bytes
- * behind the beginning of a page, where segments begin.
- */
+/* From more bytes on glibc's memcpy() is `rep movsb` on many processors, 2 to 25 times as slow
+ * where `to` lies 1 to 31 bytes behind `from` within their pages: each read then waits for the
+ * write just before it. That is not rare: malloc() returns large blocks 16 bytes behind the
+ * beginning of a page, where segments begin. */
+#define BR_COPY_REP 2112u
+/* Up to so many vectors are faster wherever the two lie. Of more, `rep movsb` writes lines that
+ * another core has without reading them first. */
+#define BR_COPY_VECTORS (8u << 10)
+
+/* memcpy(). */
 static inline void br_copy(void *to, const void *from, size_t bytes)
 {
-    if (bytes > 2112 && ((uintptr_t)to - (uintptr_t)from - 1) % 4096 < 31)
-        br_copy_behind(to, from, bytes);
+    if (bytes > BR_COPY_REP &&
+        (bytes <= BR_COPY_VECTORS || ((uintptr_t)to - (uintptr_t)from - 1) % 4096 < 31))
+        br_copy_by_vectors(to, from, bytes);
     else
         memcpy(to, from, bytes);
 }

@@ -10,10 +10,9 @@
 #include <cmocka.h>
 
 #define PAGE  4096u
-#define MOST  4500u
 #define GUARD 0xee
 
-static _Alignas(PAGE) uint8_t from[2 * PAGE], to[3 * PAGE];
+static _Alignas(PAGE) uint8_t from[4 * PAGE], to[5 * PAGE];
 
 static void fill(void)
 {
@@ -34,7 +33,8 @@ static void check(void (*copy)(void *to, const void *from, size_t bytes), size_t
 
 static void copy__any_distance(void **state)
 {
-    static const size_t sizes[] = {0, 1, 64, 2112, 2113, 2175, 2176, 2177, 2240, 2241, 4096, MOST};
+    static const size_t sizes[] = {0,    1,    64,   2112, 2113, 2175, 2176, 2177,
+                                   2240, 2241, 4096, 4500, 8192, 8193, 9000};
 
     (void)state;
     fill();
@@ -44,13 +44,13 @@ static void copy__any_distance(void **state)
                 check(br_copy, start + behind, start, sizes[i]);
 }
 
-static void copy_behind__any_length(void **state)
+static void copy_by_vectors__any_length(void **state)
 {
     (void)state;
     fill();
     for (size_t bytes = 128; bytes <= 600; bytes++)
         for (size_t at = 0; at < 64; at += 3)
-            check(br_copy_behind, at, bytes % 64, bytes);
+            check(br_copy_by_vectors, at, bytes % 64, bytes);
 }
 
 static void copy_uncached__all_places(void **state)
@@ -87,7 +87,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copy__any_distance),
-        cmocka_unit_test(copy_behind__any_length),
+        cmocka_unit_test(copy_by_vectors__any_length),
         cmocka_unit_test(copy_uncached__all_places),
         cmocka_unit_test(cache_share__of_more_processes_is_less),
         cmocka_unit_test(cache_share__of_processes_that_share_cores),
