@@ -15,10 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Smaller frames go through the pipe, and nothing is measured. */
-#define BR_WAYS_LEAST_BITS 14
+/* Of smaller frames nothing is measured. */
+#define BR_WAYS_LEAST_BITS 10
 #define BR_WAYS_LEAST      (1u << BR_WAYS_LEAST_BITS)
-#define BR_WAYS_CLASSES    11 /* of lengths, by powers of two: 16 KiB to 16 MiB */
+#define BR_WAYS_CLASSES    15 /* of lengths, by powers of two: 1 KiB to 16 MiB */
 #define BR_WAYS_BURST      16u
 
 enum br_way { BR_WAY_PIPE, BR_WAY_PIPE_PAST, BR_WAY_DIRECT, BR_WAYS };

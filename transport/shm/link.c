@@ -51,6 +51,7 @@ static void free_link(struct br_shm_link *link)
     free(link->free_messages);
     free(link->message_out);
     free(link->turns);
+    free(link->reached);
     free(link->sent);
     device->links[link->index] = NULL;
     device->n_links--;

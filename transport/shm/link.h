@@ -178,7 +178,11 @@ struct br_shm_link {
     uint16_t piping[BR_INBOX_DATA]; /* ring of the tickets whose payload goes through the pipe */
     uint32_t piping_head, piping_tail, piping_done;
     uint64_t announced[BR_SHM_SEGMENTS]; /* region id + 1, 0: free */
-    struct br_ways ways;
+    struct br_ways ways;                 /* of DATA frames */
+    struct br_ways message_ways;         /* of payloads in a stream of messages (note 8) */
+    uint32_t *reached;                   /* bytes of each buffer that such have been written to */
+    uint32_t streamed;                   /* those that were not the first in their buffer */
+    bool past;                           /* they are written past the caches now */
 
     struct br_pipe pipe; /* of both directions */
 

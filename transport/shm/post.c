@@ -30,9 +30,16 @@
 /* A larger payload goes into the next one of its ticket's buffers (inbox.h, note 8): of smaller
  * ones the lines cost little. */
 #define TURN_ABOVE 1024u
+/* So much of the buffers of a ticket is used: that of 36 tickets and more is larger than a
+ * second-level cache. */
+#define TURN_BYTES (64u << 10)
 /* Such payloads for each ticket until its next buffer comes into use, whose pages the kernel makes
  * as they are written. */
 #define TURN_GROWS 8u
+/* Of so many payloads in a stream one is asked for how it should be written. */
+#define STREAM_ASKS 16u
+/* DATA frames of fewer bytes go through the pipe. */
+#define PIPE_ONLY (16u << 10)
 
 int br_shm_send_init(struct br_shm_link *link)
 {
@@ -44,8 +51,9 @@ int br_shm_send_init(struct br_shm_link *link)
     link->free_messages = calloc(n, sizeof *link->free_messages);
     link->message_out = calloc(n, sizeof *link->message_out);
     link->turns = calloc(n, sizeof *link->turns);
+    link->reached = calloc((size_t)n * BR_INBOX_TURNS, sizeof *link->reached);
     link->sent = calloc(ring, sizeof *link->sent);
-    if (!link->free_messages || !link->message_out || !link->turns || !link->sent)
+    if (!link->free_messages || !link->message_out || !link->turns || !link->reached || !link->sent)
         return br_error(ENOMEM, "no memory for a link");
     link->sent_mask = ring - 1;
     /* Stacks: the buffer used last is warm. */
@@ -53,6 +61,7 @@ int br_shm_send_init(struct br_shm_link *link)
         link->free_messages[i] = (uint16_t)(n - 1 - i);
     link->n_free_messages = n;
     link->n_turns = 1;
+    link->message_ways.closed[BR_WAY_DIRECT] = true;
     for (uint32_t i = 0; i < BR_INBOX_DATA; i++)
         link->free_data[i] = (uint16_t)(n + BR_INBOX_DATA - 1 - i);
     link->n_free_data = BR_INBOX_DATA;
@@ -103,8 +112,37 @@ static uint32_t shm_post_turn(struct br_shm_link *link, uint32_t ticket, uint32_
         link->n_turns++;
         link->turned = 0;
     }
-    *turn = *turn + 1u < link->n_turns ? *turn + 1 : 0;
+    *turn = *turn + 1u < link->n_turns && (*turn + 2u) * length <= TURN_BYTES ? *turn + 1 : 0;
     return *turn;
+}
+
+/* Copies a payload in a stream, by way of the caches or past them, whichever costs less (ways.h).
+ * Past them counts twice, as the reader then fetches from memory what this end has written there.
+ * What goes into new pages says nothing, as the kernel makes them meanwhile. */
+static void shm_post_stream(struct br_shm_link *link, uint32_t ticket, uint32_t turn,
+                            const struct br_frame *frame)
+{
+    uint32_t *reached = &link->reached[ticket * BR_INBOX_TURNS + turn];
+    uint8_t *to = br_inbox_message(&link->out, ticket, turn);
+    struct br_ways_frame way = {0};
+    bool fresh = frame->length > *reached, asks = !fresh && link->streamed++ % STREAM_ASKS == 0;
+    uint64_t now = 0;
+
+    if (asks) {
+        way = br_ways_post(&link->message_ways, frame->length);
+        way.posted = way.measured ? br_clock_now() : 0;
+        link->past = way.way == BR_WAY_PIPE_PAST;
+    }
+    (link->past ? br_copy_uncached : br_copy)(to, frame->payload, frame->length);
+    if (fresh)
+        *reached = frame->length;
+    if (!asks)
+        return;
+    if (way.measured) {
+        way.worked = (br_clock_now() - way.posted) * (link->past ? 2 : 1);
+        now = way.posted + way.worked;
+    }
+    br_ways_returned(&link->message_ways, &way, way.measured ? frame->length : 0, now);
 }
 
 /* Copies the payload of a message that has its ticket. Returns where to. Apart, so that one without
@@ -119,7 +157,10 @@ __attribute__((noinline)) static enum br_inbox_source shm_post_payload(struct br
     if (!kept || frame->length > link->in.message_bytes) {
         uint32_t turn = shm_post_turn(link, ticket, frame->length);
 
-        br_copy(br_inbox_message(&link->out, ticket, turn), frame->payload, frame->length);
+        if (frame->length > TURN_ABOVE && shm_post_streams(link))
+            shm_post_stream(link, ticket, turn, frame);
+        else
+            br_copy(br_inbox_message(&link->out, ticket, turn), frame->payload, frame->length);
         cell->slot = turn;
         return BR_SOURCE_NONE;
     }
@@ -172,7 +213,7 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
     }
     if (number == -EAGAIN)
         return -EAGAIN;
-    if (frame->length < BR_WAYS_LEAST)
+    if (frame->length < PIPE_ONLY)
         return BR_SOURCE_PIPE;
     *way = br_ways_post(&link->ways, frame->length);
     if (way->measured)
