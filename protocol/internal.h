@@ -535,9 +535,14 @@ bool br_put_batch_done(struct br_worker *w, int rank, uint64_t tag);
 /* ---- small things ---------------------------------------------------------------------------- */
 
 /* Does a transfer of this length go without READY? */
-static inline bool br_peer_takes_eagerly(const struct br_worker *w, int peer, uint32_t length)
+static inline bool br_peer_takes_eagerly(const struct br_worker *w, int rank,
+                                         enum br_tag_class class, uint32_t length)
 {
-    return length <= (w->peers[peer].n_rails ? w->peers[peer].eager_bytes : w->config.eager_bytes);
+    const struct br_peer *peer = &w->peers[rank];
+
+    return length <= (!peer->n_rails        ? w->config.eager_bytes
+                      : class == BR_TAG_P2P ? peer->eager_p2p
+                                            : peer->eager_bytes);
 }
 
 /* Bytes of users' data in a numbered message with so much payload. */

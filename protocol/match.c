@@ -235,7 +235,7 @@ enum br_received br_worker_receive(struct br_worker *w, struct br_awaited *await
 
     if (early)
         return match_take_early(w, awaited, early);
-    if (!waits || !rail || !rail->device->caps.maps || awaited->length > peer->eager_bytes ||
+    if (!waits || !rail || !rail->device->caps.maps || awaited->length > peer->eager_p2p ||
         (w->unexpected.n_used && br_rail_held(rail) >= BR_CROWDED))
         return BR_RECEIVED_NOT;
     awaited->came = false;
@@ -544,14 +544,15 @@ static const char *match_malformed(const struct br_worker *w, const struct br_ra
 {
     if (m->type == BR_MESSAGE_EAGER && m->bytes > BR_EAGER_INLINE && m->bytes != length)
         return "an eager message says another length than it has";
-    if (m->type == BR_MESSAGE_EAGER && m->bytes > rail->peer->eager_bytes)
+    if (m->type == BR_MESSAGE_EAGER &&
+        !br_peer_takes_eagerly(w, rail->peer->rank, br_tag_class(m->tag), m->bytes))
         return "an eager message is longer than was agreed";
     if (m->type == BR_MESSAGE_EAGER)
         return NULL; /* mostly */
     if (m->type == BR_MESSAGE_READY)
         return br_rkey_check(w, rail->peer, m, length);
     if (m->type == BR_MESSAGE_ANNOUNCE &&
-        (br_tag_class(m->tag) != BR_TAG_P2P || length || m->bytes <= rail->peer->eager_bytes ||
+        (br_tag_class(m->tag) != BR_TAG_P2P || length || m->bytes <= rail->peer->eager_p2p ||
          m->bytes !=
              (m->waiting.total < BR_MAX_TRANSFER ? m->waiting.total : (uint64_t)BR_MAX_TRANSFER)))
         return "an announcement is not of a large point-to-point message";

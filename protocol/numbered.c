@@ -309,7 +309,8 @@ bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_
     uint32_t bytes;
     bool left;
 
-    if (!rail || rail->quiet || length > peer->eager_bytes || !br_list_empty(&peer->active) ||
+    if (!rail || rail->quiet || !br_list_empty(&peer->active) ||
+        !br_peer_takes_eagerly(w, rank, br_tag_class(tag), length) ||
         !br_rail_takes_message(rail, true) || !may_number(peer, br_stream_of(tag)))
         return false;
     m = next_retained(rail);

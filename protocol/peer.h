@@ -250,6 +250,7 @@ struct br_peer {
     /* transfers up to this size go in one message; where mapping is cheap, that pays only for very
      * small ones */
     uint32_t eager_bytes;
+    uint32_t eager_p2p;    /* the same of messages point to point */
     struct br_rail *rails; /* [n_rails] */
     uint8_t rkey_rails;    /* rails whose device needs remote keys, a bit each */
     bool reduces;          /* the device of one of its rails reduces (br_caps) */

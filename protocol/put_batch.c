@@ -76,7 +76,7 @@ static bool batch_takes(const struct br_worker *w, const struct br_put_batch *ba
     return t->state == BR_TRANSFER_QUEUED && t->peer == put->rank && t->priority == put->priority &&
            batch->message.puts.check == put->check &&
            batch->message.puts.count < BR_PUTS_OF_REQUEST && length <= BATCH_BYTES &&
-           br_peer_takes_eagerly(w, put->rank, length) &&
+           br_peer_takes_eagerly(w, put->rank, BR_TAG_ONESIDED, length) &&
            t->queued.queue->entries.prev == &t->queued.node;
 }
 
@@ -133,7 +133,8 @@ bool br_worker_put(struct br_worker *w, struct br_small_put *put, const void *me
         }
     }
     if (br_list_empty(&all->unused) ||
-        !br_peer_takes_eagerly(w, put->rank, (uint32_t)sizeof put->entry + put->entry.bytes))
+        !br_peer_takes_eagerly(w, put->rank, BR_TAG_ONESIDED,
+                               (uint32_t)sizeof put->entry + put->entry.bytes))
         return false;
     batch = br_container_of(all->unused.next, struct br_put_batch, node);
     batch_begin(w, batch, put, order, *numbers);

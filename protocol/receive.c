@@ -71,7 +71,8 @@ void br_receive_expected(struct br_worker *w, struct br_transfer *t)
 int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 {
     const struct br_peer *peer = &w->peers[t->peer];
-    bool eager = br_peer_takes_eagerly(w, t->peer, t->length) && !t->rendezvous;
+    bool eager =
+        br_peer_takes_eagerly(w, t->peer, br_tag_class(t->tag), t->length) && !t->rendezvous;
     int rc;
 
     if (w->failed)
@@ -116,9 +117,10 @@ int br_transfer_reach(struct br_worker *w, int peer)
     return w->peers[peer].n_rails ? 0 : br_relay_reach(w, peer);
 }
 
-bool br_transfer_is_eager(const struct br_worker *w, int peer, uint32_t length)
+bool br_transfer_is_eager(const struct br_worker *w, int peer, enum br_tag_class class,
+                          uint32_t length)
 {
-    return br_peer_takes_eagerly(w, peer, length);
+    return br_peer_takes_eagerly(w, peer, class, length);
 }
 
 static void put_slot(struct br_worker *w, struct br_transfer *t)

@@ -88,7 +88,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     t->renew_due = t->lasts = false;
     br_transfer_queued(w, t);
     br_list_init(&t->node);
-    if (br_peer_takes_eagerly(w, t->peer, t->length) && !t->rendezvous) {
+    if (br_peer_takes_eagerly(w, t->peer, br_tag_class(t->tag), t->length) && !t->rendezvous) {
         t->state = BR_TRANSFER_QUEUED;
         if (br_tag_class(t->tag) == BR_TAG_ONESIDED || !br_numbered_at_once(w, peer, t))
             br_send_message_due(w, peer, t);

@@ -129,7 +129,8 @@ int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
 int br_transfer_reach(struct br_worker *worker, int peer);
 
 /* Does a transfer of that length between us and the peer travel in one message? */
-bool br_transfer_is_eager(const struct br_worker *worker, int peer, uint32_t length);
+bool br_transfer_is_eager(const struct br_worker *worker, int peer, enum br_tag_class class,
+                          uint32_t length);
 
 /* Of a send that has its READY: bytes that have not left yet, those to be sent again included. */
 uint64_t br_transfer_left(const struct br_transfer *transfer);

@@ -221,7 +221,7 @@ void br_waiting_received(struct br_worker *w, struct br_rail *rail, const struct
     if (br_tag_class(m->tag) == BR_TAG_ONESIDED ||
         (collective && !br_agree_operation(w, peer->rank, m)))
         return;
-    eager = br_peer_takes_eagerly(w, peer->rank, m->bytes);
+    eager = br_peer_takes_eagerly(w, peer->rank, br_tag_class(m->tag), m->bytes);
     /* Only large sends and small receives say it (br_waiting_begin). */
     if (!collective && !m->waiting.receives == eager) {
         br_rail_lost(w, rail, EPROTO,

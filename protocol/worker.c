@@ -16,7 +16,8 @@
  * (br_rail_check_credits()), so nobody waits for these: sooner, each message of a slow exchange
  * would have a message back, and wake its sender. */
 #define ACK_DELAY (10 * BR_MS)
-/* Bytes; measured with shm: up to here the copies cost less than a READY and its answer
+/* Bytes; measured with shm: up to here the copies of a collective's message cost less than a READY
+ * and its answer. Point to point they do up to all that a buffer takes
  * (doc/design/shared_memory.md, small messages). */
 #define EAGER_WITH_MAPS (8u << 10)
 #define CONNECT_BACKOFF (5 * BR_MS)
@@ -265,6 +266,7 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
     peer->n_dones = BR_DONES;
     peer->n_alternates = n_alternates;
     w->several_rails = w->several_rails || n_rails > 1;
+    peer->eager_p2p = peer->eager_bytes;
     if (n_rails && w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
         peer->eager_bytes = EAGER_WITH_MAPS;
     peer->in_tree = w->config.on_demand && br_demand_in_tree(w->config.rank, rank);

@@ -48,7 +48,8 @@ static bool gpu_pipeline_peer_eligible(const struct br_engine *engine,
     int peer = br_group_in_job(op->group, (int)step->peer);
 
     return br_worker_uses_only(engine->worker, peer, devices) &&
-           !br_transfer_is_eager(engine->worker, peer, (uint32_t)(length * br_type_size(op->type)));
+           !br_transfer_is_eager(engine->worker, peer, BR_TAG_COLLECTIVE,
+                                 (uint32_t)(length * br_type_size(op->type)));
 }
 
 static bool gpu_pipeline_eligible(const struct br_engine *engine, const struct br_operation *op,

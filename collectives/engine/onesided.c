@@ -65,7 +65,7 @@ static void *onesided_is_inline(struct br_engine *engine, struct br_operation *o
         return &op->operands;
     }
     if (op->kind == BR_OPERATION_PUT &&
-        br_transfer_is_eager(engine->worker, (int)op->key.rank,
+        br_transfer_is_eager(engine->worker, (int)op->key.rank, BR_TAG_ONESIDED,
                              *length + (part_notifies(op) ? (uint32_t)sizeof op->notify : 0)))
         return onesided_own_region(op, offset);
     *length = 0;

@@ -121,7 +121,8 @@ static void p2p_loaded(struct br_engine *engine, struct br_copy_batch *batch)
 /* The NIC reads or writes the GPU's memory (remote.h); what goes in one message the CPU copies. */
 static bool p2p_is_gpudirect(const struct br_engine *engine, const struct br_transfer *t)
 {
-    return t->region && t->region->gpu && !br_transfer_is_eager(engine->worker, t->peer, t->length);
+    return t->region && t->region->gpu &&
+           !br_transfer_is_eager(engine->worker, t->peer, BR_TAG_P2P, t->length);
 }
 
 /* A filled-in transfer begins. */

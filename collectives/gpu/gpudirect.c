@@ -155,7 +155,7 @@ static bool gpudirect_reaches_peer(const struct br_context *context, int peer, s
                                    uint32_t devices)
 {
     return peer != context->rank &&
-           !br_transfer_is_eager(context->worker, peer,
+           !br_transfer_is_eager(context->worker, peer, BR_TAG_P2P,
                                  bytes < BR_MAX_TRANSFER ? (uint32_t)bytes : BR_MAX_TRANSFER) &&
            br_worker_uses_only(context->worker, peer, devices);
 }

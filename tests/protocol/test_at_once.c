@@ -67,6 +67,27 @@ static void send__leaves_as_any_other(void **state)
     wired_destroy(&x);
 }
 
+/* Messages point to point are longer than what else goes without READY, at both ends. */
+static void send__collectives_keep_their_limit(void **state)
+{
+    uint64_t collective = br_tag_collective(0, 0, 0, 0);
+    struct wired x;
+
+    (void)state;
+    near_create(&x);
+    x.w->peers[1].eager_bytes = 100;
+    assert_true(send_at_once(&x, 0, 1024));
+    assert_true(br_worker_send_at_once(x.w, 1, collective, 5, data, 100, 0));
+    assert_false(br_worker_send_at_once(x.w, 1, collective + 1, 5, data, 101, 0));
+    peer_says(&x, 0, br_tag_p2p(0, 0, 7), 1024);
+    wired_turn(&x, BR_MS);
+    assert_int_equal(x.w->peers[1].rails->state, BR_RAIL_UP);
+    peer_says(&x, 0, collective, 101);
+    wired_turn(&x, BR_MS);
+    assert_int_not_equal(x.w->peers[1].rails->state, BR_RAIL_UP);
+    wired_destroy(&x);
+}
+
 /* Neither where the link takes none, nor past one that waits for a credit. */
 static void send__overtakes_nothing(void **state)
 {
@@ -236,7 +257,7 @@ static void send__copies_nothing_that_leaves(void **state)
         assert_int_equal(frame->spare != NULL, rails == 1);
         assert_int_equal(frame->payload == big, rails == 1);
         if (rails == 1) {
-            x.w->peers[1].eager_bytes = sizeof big;
+            x.w->peers[1].eager_p2p = sizeof big;
             frame = leaves(&x, rails, &large, 3, sizeof big, false);
             assert_non_null(frame->spare);
             assert_ptr_equal(frame->payload, big);
@@ -463,6 +484,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(send__leaves_as_any_other),
+        cmocka_unit_test(send__collectives_keep_their_limit),
         cmocka_unit_test(send__overtakes_nothing),
         cmocka_unit_test(send__not_to_everybody),
         cmocka_unit_test(send__over_a_network),
