@@ -257,7 +257,7 @@ static void gpu_local_reduced(struct br_gpu_local *gpu_local, const struct br_sh
 static int gpu_local_next_phase(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
                                 struct br_operation *op)
 {
-    int rc = br_shm_round_check(shm, op, true);
+    int rc = br_shm_round_check(shm, op);
 
     if (rc)
         return rc;
@@ -324,7 +324,7 @@ static int gpu_local_pass_events(struct br_gpu_local *gpu_local, struct br_shm_e
         }
         if (br_shm_round_waits_for(shm, op) >= 0)
             return GPU_LOCAL_WAITS;
-        rc = br_shm_round_check(shm, op, true);
+        rc = br_shm_round_check(shm, op);
         if (rc)
             return rc;
         shm->published = false;

@@ -97,6 +97,8 @@ struct br_shm_executor {
     uint32_t round, rounds, first_round; /* with first_round it began, or has gone on */
     size_t chunk;
     bool has_read, exchanges, reads;
+    /* of the ranks whose round is needed, those below it have published it, for the same call */
+    uint32_t seen;
     struct br_shm_direct direct;
     bool busy; /* an operation on the short way has the turn; the queue waits */
     /* the operation that has the turn, which is that one or the head of `queue`, has published */

@@ -228,14 +228,14 @@ struct br_call br_shm_round_call(const struct br_operation *op)
                                                                   : BR_CALL_SHARED);
 }
 
-int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op, bool all)
+int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op)
 {
     struct ranks needed = round_needed(shm, op);
     struct br_call theirs, ours;
     char text[300];
 
     for (uint32_t r = needed.first; r < needed.end; r++) {
-        if (r == shm->rank || (!all && !br_shm_coll_ready(&shm->coll, r, shm->epoch)) ||
+        if (r == shm->rank || !br_shm_coll_ready(&shm->coll, r, shm->epoch) ||
             br_shm_coll_check(&shm->coll, r, shm->epoch) == shm->check)
             continue;
         ours = br_shm_round_call(op);
@@ -255,6 +255,7 @@ static void round_show(struct br_shm_executor *shm, const struct br_operation *o
     struct br_call call = br_shm_round_call(op);
 
     shm->epoch++;
+    shm->seen = 0;
     shm->rounds_of[shm->epoch % BR_SHM_COLL_DEPTH].group = op->group;
     shm->rounds_of[shm->epoch % BR_SHM_COLL_DEPTH].sequence = op->sequence;
     shm->check = br_shm_round_digest(op);
@@ -479,6 +480,27 @@ static void round_go_on(struct br_shm_executor *shm, const struct br_operation *
     round_show_next(shm, op);
 }
 
+/* Have the ranks whose round is needed published it? A look at many ranks is as many lines, on
+ * pages of their own, so it goes on where the last one found a rank missing. 1: yes, for the same
+ * call; 0: not all; -EPROTO with a message. */
+static int round_look(struct br_shm_executor *shm, const struct br_operation *op,
+                      struct ranks needed)
+{
+    if (shm->seen < needed.first)
+        shm->seen = needed.first;
+    for (; shm->seen < needed.end; shm->seen++) {
+        int rc;
+
+        if (br_shm_coll_published(&shm->coll, shm->seen, shm->epoch, shm->check))
+            continue;
+        if (!br_shm_coll_ready(&shm->coll, shm->seen, shm->epoch))
+            return 0;
+        if ((rc = br_shm_round_check(shm, op)))
+            return rc;
+    }
+    return 1;
+}
+
 int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation *op)
 {
     enum progress progress;
@@ -488,14 +510,11 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
     shm->reads = false;
     for (;;) {
         needed = round_needed(shm, op);
-        for (uint32_t r = needed.first; r < needed.end; r++)
-            if (!br_shm_coll_ready(&shm->coll, r, shm->epoch))
-                return 0;
+        rc = round_look(shm, op, needed);
+        if (rc <= 0)
+            return rc;
         if (needed.end - needed.first == shm->n)
             br_shm_coll_learn(&shm->coll, shm->epoch);
-        rc = br_shm_round_check(shm, op, true);
-        if (rc)
-            return rc;
         if (shm->has_read) {
             shm->has_read = false;
             round_go_on(shm, op);
@@ -513,6 +532,8 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
         if (shm->reads || shm->next)
             return 0;
         shm->has_read = true;
+        if (needed.end - needed.first < shm->n)
+            shm->seen = 0; /* now all are needed */
     }
     if (shm->direct.gather.burst)
         br_shm_direct_ended(&shm->direct, op);

@@ -83,10 +83,9 @@ bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation
                           const void *data, size_t bytes);
 /* The lowest rank that op, which has published, still waits for; -1: there is none. */
 int br_shm_round_waits_for(const struct br_shm_executor *shm, const struct br_operation *op);
-/* Have the ranks whose data are needed made the same call? Nobody's data are used before that is
- * known. all: they have published; else those that have are looked at. 0, or -EPROTO with a
- * message. */
-int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op, bool all);
+/* Have the ranks whose data are needed, as far as they have published them, made the same call?
+ * Nobody's data are used before that is known. 0, or -EPROTO with a message. */
+int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op);
 /* Of an operation that br_shm_round_begin() has begun, again and again: 1: it is complete; 0: not
  * yet; -EPROTO with a message: the ranks disagree. Of one that yields, shm->next: the ranks have
  * agreed which operation comes next, when this one is complete or, with 0, instead of shm->round,

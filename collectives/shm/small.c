@@ -156,14 +156,16 @@ static bool small_wait(struct br_shm_executor *shm, const struct br_shm_small *s
                        uint32_t looks)
 {
     uint32_t *wait = &shm->small_wait[small->call->collective];
-    uint32_t vain = 0;
+    uint32_t vain = 0, r = small->first;
 
     for (uint32_t i = looks > 1 ? *wait / LATE : 0; i; i--)
         br_pause();
-    for (uint32_t r = small->first; r < small->end && vain < looks; r++)
-        while (r != shm->rank && vain < looks &&
-               !br_shm_coll_published(&shm->coll, r, shm->epoch, shm->check))
+    while (r < small->end && vain < looks)
+        if (r == shm->rank || br_shm_coll_published(&shm->coll, r, shm->epoch, shm->check))
+            r++;
+        else
             vain++;
+    shm->seen = r; /* from there an operation goes on */
     if (!vain)
         *wait -= *wait > 0;
     else if (*wait < small_most_pauses(small) * LATE)

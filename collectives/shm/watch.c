@@ -166,7 +166,7 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
         shm->watched_sequence = first->sequence + 1;
         shm->notify_at = now + PATIENCE;
     }
-    if (shm->published && br_shm_round_check(shm, first, false)) {
+    if (shm->published && br_shm_round_check(shm, first)) {
         br_worker_fail(w, EPROTO, br_error_message());
         return;
     }
