@@ -531,6 +531,12 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
             shm->round++; /* this one has been read, and in place what it gave is gone */
         if (shm->reads || shm->next)
             return 0;
+        /* Who has read says so without waiting for all to begin: it needs its core once less. */
+        if (shm->form == BR_SHM_OFFERS &&
+            br_shm_coll_may_publish(&shm->coll, shm->epoch + 1, sizeof shm->direct.outcome)) {
+            round_go_on(shm, op);
+            continue;
+        }
         shm->has_read = true;
         if (needed.end - needed.first < shm->n)
             shm->seen = 0; /* now all are needed */

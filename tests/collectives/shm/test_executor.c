@@ -981,6 +981,73 @@ static void complete__direct(void **state)
     }
 }
 
+/* As far as it goes without the others; returns as br_shm_executor_complete(). */
+static int read_all(int r, struct br_operation *op)
+{
+    int rc;
+
+    do {
+        rc = br_shm_executor_complete(&locals[r], op);
+    } while (!rc && locals[r].reads);
+    return rc;
+}
+
+/* Who has read from the root says so before all ranks have begun, and then waits for them. */
+static void complete__direct_says_at_once(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    make_large(ops, BR_SCATTER, false, LARGE); /* the root is 1 */
+    for (int r = 0; r < 2; r++)
+        assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(read_all(r, &ops[r]), 0);
+        assert_int_equal(locals[r].epoch, 2);
+        assert_int_equal(br_shm_round_waits_for(&locals[r], &ops[r]), r ? 2 : 1);
+    }
+    assert_true(br_shm_executor_begin(&locals[2], &ops[2]));
+    assert_int_equal(read_all(2, &ops[2]), 1);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(read_all(r, &ops[r]), 1);
+    check_large(ops, LARGE);
+    free_large(ops);
+}
+
+/* Not beyond the slots of one that has not begun for long. */
+static void complete__direct_without_room(void **state)
+{
+    struct br_operation ops[N], small;
+
+    (void)state;
+    for (uint64_t s = 0; s < BR_SHM_COLL_DEPTH - 2; s++) {
+        small = make(1, BR_BROADCAST, 1, 1, s);
+        assert_true(br_shm_executor_begin(&locals[1], &small));
+        assert_int_equal(br_shm_executor_complete(&locals[1], &small), 1);
+    }
+    make_large(ops, BR_SCATTER, false, LARGE);
+    for (int r = 0; r < N; r++)
+        ops[r].sequence = BR_SHM_COLL_DEPTH - 2;
+    assert_true(br_shm_executor_begin(&locals[1], &ops[1]));
+    assert_int_equal(br_shm_executor_complete(&locals[1], &ops[1]), 0);
+    assert_int_equal(locals[1].epoch, BR_SHM_COLL_DEPTH - 1); /* and not the one behind it */
+    for (int r = 0; r < N; r += 2) {
+        for (uint64_t s = 0; s < BR_SHM_COLL_DEPTH - 2; s++) {
+            small = make(r, BR_BROADCAST, 1, 1, s);
+            assert_true(br_shm_executor_begin(&locals[r], &small));
+            assert_int_equal(br_shm_executor_complete(&locals[r], &small), 1);
+        }
+        assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+    }
+    for (int turn = 0, complete = 0; complete < N; turn++) {
+        assert_true(turn < 1000);
+        for (int r = 0; r < N; r++)
+            complete += locals[r].busy && br_shm_executor_complete(&locals[r], &ops[r]) == 1;
+    }
+    check_large(ops, LARGE);
+    free_large(ops);
+}
+
 /* What each gives every other one lies in cells, also in place, and where the result has no room in
  * the caches. */
 static void complete__alltoall_in_chunks(void **state)
@@ -1276,6 +1343,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(step__oldest_ends_in_the_end, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(step__barrier_ends_in_the_end, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__direct_says_at_once, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__direct_without_room, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__gather_chooses, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__alltoall_in_chunks, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_in_place, open_segment, close_segment),
