@@ -201,6 +201,20 @@ static bool send_needs_ack(const struct br_rail *rail, const struct br_transfer 
     return t->lasts && (end == t->length || t->resend || rail->peer->n_rails > 1);
 }
 
+/* Need nobody be told that this frame has arrived? It is the end of all that there is to send, and
+ * in flight is so little that the window has room for more. The next frame that asks, asks for this
+ * one, too: doc/design/rails.md, section 2. */
+static bool send_spares_ack(const struct br_rail *rail, const struct br_transfer *t,
+                            uint32_t offset, uint32_t length)
+{
+    const struct br_peer *peer = rail->peer;
+    const struct br_list *entries = &peer->queues[BR_QUEUE_DATA].entries;
+
+    return offset + length == t->length && !t->resend && entries->next == entries->prev &&
+           peer->n_rails == 1 && !rail->solo && !rail->shared &&
+           br_rail_in_flight(rail) + length <= rail->window / 2;
+}
+
 /* The next frame of t: a slice to send again, else what is at the cursor. Never crosses a slice. */
 static uint32_t send_next_frame(const struct br_transfer *t, uint32_t most, uint32_t *offset)
 {
@@ -265,7 +279,8 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
     lasts = rail->link->lends && !rail->turn && t->length >= BR_LASTING_BYTES;
     t->lasts = t->lasts || lasts;
     flight->end = lasts ? rail->tx_bytes + length : 0;
-    asks = br_rail_asks(rail, length) || send_needs_ack(rail, t, offset + length);
+    asks = (br_rail_asks(rail, length) && !send_spares_ack(rail, t, offset, length)) ||
+           send_needs_ack(rail, t, offset + length);
     placed.flags = (uint8_t)((asks ? BR_DATA_ACK : 0) | (t->wants_done ? BR_DATA_DONE : 0));
     frame = (struct br_frame){
         .kind = BR_FRAME_DATA,

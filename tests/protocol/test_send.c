@@ -451,6 +451,53 @@ static unsigned flags_of(const struct wire_frame *frame)
     return ((const struct br_data_header *)&frame->message)->flags;
 }
 
+/* The end of all that there is to send asks for no ACK while half of the window is free: the next
+ * frame that asks acknowledges it, too. */
+static void ack__not_for_the_last_frame_while_there_is_window(void **state)
+{
+    struct wired *x = *state;
+    struct br_rail *rail = &x->w->peers[1].rails[0];
+
+    rail->window = 8 * BR_LASTING_BYTES;
+    rail->frame_bytes = BR_LASTING_BYTES;
+    for (uint32_t i = 0; i < 5; i++) {
+        struct br_transfer t = send_of(i, BR_LASTING_BYTES);
+        struct wire_frame *frame;
+
+        assert_int_equal(br_transfer_send(x->w, &t), 0);
+        ready(x, i, t.tag, t.length, 0x10001);
+        frame = wire_take_placed(x->links[0]);
+        assert_int_equal(frame->frame.length, t.length);
+        assert_int_equal(flags_of(frame) & BR_DATA_ACK, i < 4 ? 0 : BR_DATA_ACK);
+        wire_sent(frame);
+        wired_turn(x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    }
+    acknowledge(x, 0);
+    assert_int_equal(br_rail_in_flight(rail), 0);
+}
+
+/* What stands in front of others in the queue asks. */
+static void ack__for_a_frame_that_others_follow(void **state)
+{
+    struct wired *x = *state;
+    struct br_rail *rail = &x->w->peers[1].rails[0];
+    struct br_transfer t = send_of(1, 2 * BR_LASTING_BYTES);
+    struct wire_frame *first, *second;
+
+    rail->window = 8 * BR_LASTING_BYTES;
+    rail->frame_bytes = BR_LASTING_BYTES;
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    ready(x, 0, t.tag, t.length, 0x10001);
+    first = wire_take_placed(x->links[0]);
+    second = wire_take_placed(x->links[0]);
+    assert_true(flags_of(first) & BR_DATA_ACK);
+    assert_false(flags_of(second) & BR_DATA_ACK);
+    wire_sent_all(&x->wires[0]);
+    wired_turn(x, 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+}
+
 /* Frames whose payload the back end may lend to the kernel end with an ACK of all their bytes, for
  * which the last one asks, and with SENT, in any order. */
 static void end__frames_that_last_wait_for_their_ack(void **state)
@@ -693,6 +740,8 @@ int main(void)
         WIRED_TEST(starved__goes_first_and_hides_nobody, .rails = 1, .up = true),
         WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),
         WIRED_TEST(end__one_rail_needs_only_sent, .rails = 1, .up = true),
+        WIRED_TEST(ack__not_for_the_last_frame_while_there_is_window, .rails = 1, .up = true),
+        WIRED_TEST(ack__for_a_frame_that_others_follow, .rails = 1, .up = true),
         WIRED_TEST(end__frames_that_last_wait_for_their_ack, .rails = 1, .up = true),
         WIRED_TEST(end__other_frames_do_not_last, .rails = 1, .up = true),
         cmocka_unit_test(end__frames_that_last_on_a_lost_rail),
