@@ -55,12 +55,13 @@ bool br_awaited_arrives(struct br_worker *w, struct br_rail *rail, const struct 
     br_stream_saw_next(stream);
     rail->last_rx = w->now;
     rail->rx_messages++;
-    rail->arrived++;
+    br_rail_message_arrived(rail, event->length);
+    br_rail_eager_received(rail, &m);
     rail->total_rx += m.bytes;
     peer->messages++;
     w->p2p_messages++;
     rail->device->ops->release(rail->device, event->link, event->buffer);
-    br_rail_message_released(rail, false, w->now);
+    br_rail_message_released(rail, event->length, false, w->now);
     if (rail->ack_due)
         br_peer_activate(w, peer);
     return true;

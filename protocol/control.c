@@ -19,13 +19,13 @@ static bool post_ack(struct br_rail *rail)
         .ack = {.bytes = rail->rx_bytes,
                 .arrived = rail->arrived,
                 .released = rail->released,
+                .released_bytes = rail->released_bytes,
                 .ack_backlog = br_rail_ack_backlog(rail)},
     };
 
     if (br_control_post(rail, &message, NULL, 0) != 1)
         return false;
-    rail->announced = rail->released;
-    rail->unannounced_since = 0;
+    br_rail_announced(rail);
     return true;
 }
 

@@ -48,6 +48,8 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
 /* The back end says what the least round trip is (ns). */
 void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now);
+/* And what the path carries (bytes/s; 0: it does not know). */
+void br_rail_set_delivery_rate(struct br_rail *rail, uint64_t rate);
 void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
 
 /* Bounds of a window. The least, of which a slow path has half, is also the first one: small, so
@@ -85,22 +87,37 @@ static inline bool br_rail_takes_message(const struct br_rail *rail, bool needs_
 {
     if (rail->sent - rail->peer_arrived >= BR_UNRELEASED)
         return false; /* the copy that would be overwritten may still be needed */
-    return rail->sent - rail->peer_released < (needs_credit ? BR_CREDITS : BR_UNRELEASED);
+    if (!needs_credit)
+        return rail->sent - rail->peer_released < BR_UNRELEASED;
+    return rail->sent - rail->peer_released < BR_CREDITS &&
+           rail->sent_bytes - rail->peer_released_bytes < rail->credit_bytes;
 }
-/* While so many of a peer's messages wait here, on each of its links, it may lack credits. */
-#define BR_CROWDED (BR_CREDITS / 2)
 /* Numbered messages of the peer that wait here in the buffers of the link. */
 static inline uint32_t br_rail_held(const struct br_rail *rail)
 {
     return rail->arrived - rail->released;
 }
-/* Is a quarter of the credits that the peer may have, beside the messages that wait here, not
- * announced yet? */
+/* While so many of a peer's messages wait here, or half of what they may have of payload, the peer
+ * may lack credits of this link. */
+#define BR_CROWDED (BR_CREDITS / 2)
+static inline bool br_rail_is_crowded(const struct br_rail *rail)
+{
+    return br_rail_held(rail) >= BR_CROWDED || rail->held_bytes >= BR_CREDIT_BYTES / 2;
+}
+/* Payload of messages that were released, of which the peer has not been told. */
+static inline uint32_t br_rail_unannounced_bytes(const struct br_rail *rail)
+{
+    return rail->released_bytes - rail->announced_bytes;
+}
+/* Of a quarter of the credits that the peer may have, beside the messages that wait here, has it
+ * not been told yet? Or is but a quarter left of the bytes that it may have outstanding? */
 static inline bool br_rail_owes_credits(const struct br_rail *rail)
 {
     uint32_t unannounced = rail->released - rail->announced;
 
-    return unannounced && 4 * unannounced + br_rail_held(rail) >= BR_CREDITS;
+    return unannounced &&
+           (4 * unannounced + br_rail_held(rail) >= BR_CREDITS ||
+            br_rail_unannounced_bytes(rail) + rail->held_bytes >= BR_CREDIT_BYTES / 4 * 3);
 }
 /* Then they are announced at once. */
 static inline void br_rail_check_credits(struct br_rail *rail)
@@ -108,20 +125,49 @@ static inline void br_rail_check_credits(struct br_rail *rail)
     if (br_rail_owes_credits(rail))
         rail->ack_due = true;
 }
-/* A numbered message of the peer was released: ACK will say so. waited: it is a collective's, and a
- * receive that came later has taken it. Then this rank is behind, and those that wait keep it busy:
- * half of all credits are announced together, as each of a few would wake the peer for a few; a
- * quarter at the next look at the timers (rails.md, section 4). */
-static inline void br_rail_message_released(struct br_rail *rail, bool waited, uint64_t now)
+/* What so many bytes of payload count as: nothing where the device maps, which has a memory of its
+ * own for them. */
+static inline uint32_t br_credit_bytes(const struct br_rail *rail, uint32_t payload)
+{
+    if (rail->device->caps.maps)
+        return 0;
+    return (payload + BR_CREDIT_UNIT - 1) & ~(BR_CREDIT_UNIT - 1);
+}
+/* A numbered message of the peer has arrived, with so many bytes of payload. */
+static inline void br_rail_message_arrived(struct br_rail *rail, uint32_t payload)
+{
+    rail->arrived++;
+    rail->held_bytes += br_credit_bytes(rail, payload);
+}
+/* A numbered message of the peer, with so many bytes of payload, was released: ACK will say so.
+ * waited: it is a collective's, and a receive that came later has taken it. Then this rank is
+ * behind, and those that wait keep it busy: half of all credits, or three quarters of all bytes,
+ * are announced together, as each of a few would wake the peer for a few; what is owed at the next
+ * look at the timers (rails.md, section 4). */
+static inline void br_rail_message_released(struct br_rail *rail, uint32_t payload, bool waited,
+                                            uint64_t now)
 {
     rail->released++;
+    rail->held_bytes -= br_credit_bytes(rail, payload);
+    rail->released_bytes += br_credit_bytes(rail, payload);
     if (!rail->unannounced_since)
         rail->unannounced_since = now;
     if (!waited)
         br_rail_check_credits(rail);
-    else if (rail->released - rail->announced >= BR_CREDITS - BR_CROWDED)
+    else if (rail->released - rail->announced >= BR_CROWDED ||
+             br_rail_unannounced_bytes(rail) >= BR_CREDIT_BYTES / 4 * 3)
         rail->ack_due = true;
 }
+
+/* A frame has left that says what has been released. */
+static inline void br_rail_announced(struct br_rail *rail)
+{
+    rail->announced = rail->released;
+    rail->announced_bytes = rail->released_bytes;
+    rail->unannounced_since = 0;
+}
+/* What an EAGER says has been released. */
+void br_rail_eager_received(struct br_rail *rail, const struct br_message *m);
 
 /* Allocates memory for the copies of the rail's messages, once. -ENOMEM with a message. */
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);

@@ -82,11 +82,17 @@ static void match_acknowledge(struct br_worker *w, struct br_rail *rail)
 
 /* Gives back the buffer of a message that has been dealt with, as br_rail_message_released(). */
 static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link,
-                          void *buffer, bool waited)
+                          void *buffer, uint32_t bytes, bool waited)
 {
     link->device->ops->release(link->device, link, buffer);
-    br_rail_message_released(rail, waited, w->now);
+    br_rail_message_released(rail, bytes, waited, w->now);
     match_acknowledge(w, rail);
+}
+
+static void match_release_event(struct br_worker *w, struct br_rail *rail,
+                                const struct br_event *event)
+{
+    match_release(w, rail, event->link, event->buffer, event->length, false);
 }
 
 /* How many unexpected messages of this type the peer has here; NULL: credits bound them. */
@@ -106,7 +112,7 @@ static void match_forget(struct br_worker *w, struct br_unexpected *u)
     br_list_remove(&u->arrival);
     if (u->rail) {
         br_list_remove(&u->node);
-        match_release(w, u->rail, u->link, u->buffer,
+        match_release(w, u->rail, u->link, u->buffer, u->length,
                       br_tag_class(u->message.tag) == BR_TAG_COLLECTIVE);
     }
     free(u->copy);
@@ -236,7 +242,7 @@ enum br_received br_worker_receive(struct br_worker *w, struct br_awaited *await
     if (early)
         return match_take_early(w, awaited, early);
     if (!waits || !rail || !rail->device->caps.maps || awaited->length > peer->eager_p2p ||
-        (w->unexpected.n_used && br_rail_held(rail) >= BR_CROWDED))
+        (w->unexpected.n_used && br_rail_is_crowded(rail)))
         return BR_RECEIVED_NOT;
     awaited->came = false;
     br_list_push_back(&peer->awaited, &awaited->node);
@@ -348,7 +354,7 @@ static bool match_set_aside(struct br_worker *w, struct br_unexpected *u)
         return false;
     br_list_remove(&u->node);
     u->rail = NULL;
-    match_release(w, rail, u->link, u->buffer, false);
+    match_release(w, rail, u->link, u->buffer, u->length, false);
     return true;
 }
 
@@ -360,7 +366,7 @@ int br_worker_set_aside(struct br_worker *w, int rank)
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
 
-        if (br_rail_held(rail) < BR_CROWDED)
+        if (!br_rail_is_crowded(rail))
             continue;
         br_list_for_each_safe (node, &rail->unexpected) {
             if (!match_set_aside(w, br_container_of(node, struct br_unexpected, node)))
@@ -425,7 +431,7 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
         match_arrived(w, u);
     if (count)
         ++*count;
-    if (br_rail_held(rail) >= BR_CROWDED) {
+    if (br_rail_is_crowded(rail)) {
         w->crowded++;
         if (match_waits(rail->peer)) /* for another one, which may lack a credit */
             br_rail_check_credits(rail);
@@ -482,14 +488,14 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
 
     if (!br_list_empty(&rail->peer->awaited) &&
         br_awaited_deliver(w, rail->peer, m, event->payload)) {
-        match_release(w, rail, event->link, event->buffer, false);
+        match_release_event(w, rail, event);
         return;
     }
     /* status 0, the answer to a put that PUT_DONE had no place for; a refusal waits there */
     if (br_tag_class(m->tag) == BR_TAG_ONESIDED && m->type == BR_MESSAGE_EAGER &&
         m->bytes == BR_ANSWER_BYTES && !m->data[0] && !m->data[1] && !m->data[2] && !m->data[3] &&
         br_put_batch_done(w, rail->peer->rank, m->tag)) {
-        match_release(w, rail, event->link, event->buffer, false);
+        match_release_event(w, rail, event);
         return;
     }
     t = value = match_take(table, m, rail->peer->rank);
@@ -497,19 +503,19 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         !br_awaited_find(rail->peer, m->tag) &&
         w->p2p.is_taken(w->p2p.context, rail->peer->rank, m->tag)) {
         /* its receive was posted before it came, and may have ended */
-        match_release(w, rail, event->link, event->buffer, false);
+        match_release_event(w, rail, event);
         return;
     }
     if (!value || match_untagged(value)) {
         if (br_agree_operation(w, rail->peer->rank, m))
             match_keep(w, rail, table, event, m);
         else
-            match_release(w, rail, event->link, event->buffer, false);
+            match_release_event(w, rail, event);
         return;
     }
     if (m->type == BR_MESSAGE_ANNOUNCE) { /* its READY is on the way */
         br_agree_transfer(w, t, m);
-        match_release(w, rail, event->link, event->buffer, false);
+        match_release_event(w, rail, event);
         return;
     }
     if (br_agree_transfer(w, t, m)) {
@@ -518,7 +524,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         else
             match_deliver(w, t, m, event->payload);
     }
-    match_release(w, rail, event->link, event->buffer, false);
+    match_release_event(w, rail, event);
 }
 
 /* Are the puts of a request what its payload holds, and nothing else? */
@@ -593,7 +599,7 @@ static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     if (rail->link == event->link) /* else it is closed, and the buffer with it */
-        match_release(w, rail, event->link, event->buffer, false);
+        match_release_event(w, rail, event);
 }
 
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
@@ -613,12 +619,14 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
         br_rail_lost(w, rail, EPROTO, "the sequence of a message is far ahead of all others");
         return;
     }
-    rail->arrived++;
+    br_rail_message_arrived(rail, event->length);
+    if (m.type == BR_MESSAGE_EAGER)
+        br_rail_eager_received(rail, &m);
     w->p2p_messages += br_tag_class(m.tag) == BR_TAG_P2P;
     rail->total_rx += br_message_data(&m, event->length);
     if (!first) {
         w->counters.dropped_messages++;
-        match_release(w, rail, event->link, event->buffer, false);
+        match_release_event(w, rail, event);
         return;
     }
     rail->peer->messages++;

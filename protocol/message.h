@@ -28,7 +28,7 @@
 
 /* Negotiated in the handshake. Changes with anything below, but for messages that a rank may ignore
  * which does not know them, as it drops unknown types: IDLE. */
-#define BR_PROTOCOL_VERSION 14u
+#define BR_PROTOCOL_VERSION 15u
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
@@ -39,6 +39,10 @@
 #define BR_MAX_RAILS  8u  /* to one peer */
 #define BR_UNRELEASED 64u /* numbered messages of a link that may be unreleased */
 #define BR_CREDITS    60u /* of these, such as may come before their receive (rails.md, section 4) */
+/* Payload bytes of unreleased messages from which on such a message waits as well, so that of large
+ * ones few buffers are in use, which stay in the caches (rails.md, section 4). */
+#define BR_CREDIT_BYTES (512u << 10)
+#define BR_CREDIT_UNIT  256u /* payload counts as a multiple of so many bytes there */
 /* receive buffers of a link; the rest for messages without a number */
 #define BR_MESSAGE_BUFFERS (BR_UNRELEASED + 8u)
 #define BR_RELAY_HOPS      16u                  /* of a route through other hosts */
@@ -209,7 +213,8 @@ struct br_body_ack {
     uint32_t released; /* numbered messages given back, in all (mod 2^32) */
     /* DATA bytes of the sender that await ACK on this link, at most its window */
     uint32_t ack_backlog;
-    uint32_t reserved;
+    /* payload of those given back, each rounded up to BR_CREDIT_UNIT, in all (mod 2^32) */
+    uint32_t released_bytes;
 };
 
 struct br_body_rail {
@@ -277,8 +282,14 @@ struct br_message {
     /* numbered: number to this peer over all rails, from 0; point to point has its own */
     uint32_t sequence;
     uint64_t tag; /* EAGER, READY, PUT, GET, ATOMIC, WAITING, ANNOUNCE, PUTS: the transfer */
-    /* READY: bit i: the payload has a remote key for rail i, in the order of rails; else 0 */
-    uint32_t rkeys;
+    union {
+        /* READY: bit i: the payload has a remote key for rail i, in the order of rails */
+        uint32_t rkeys;
+        struct { /* EAGER: as in ACK (mod 2^16), the latter in units of BR_CREDIT_UNIT */
+            uint16_t released, released_units;
+        };
+        uint32_t none; /* else 0 */
+    };
     uint32_t bytes; /* of the same: length of the transfer */
     union {
         /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */

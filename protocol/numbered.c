@@ -94,10 +94,15 @@ static inline __attribute__((always_inline)) bool post_retained(struct br_rail *
 {
     struct br_retained *keep = &rail->retained[rail->sent % BR_UNRELEASED];
     uint32_t before = notify ? sizeof *notify : 0;
+    bool eager = keep->message.type == BR_MESSAGE_EAGER;
     void *spare = NULL;
 
     keep->length = before + length;
     keep->memory = NULL;
+    if (eager) {
+        keep->message.released = (uint16_t)rail->released;
+        keep->message.released_units = (uint16_t)(rail->released_bytes / BR_CREDIT_UNIT);
+    }
     if (notify || (length && rail->keeps)) {
         keep->slot = rail->free_slots[rail->n_free_slots - 1];
         keep->memory = rail->slots + keep->slot * (size_t)rail->slot_bytes;
@@ -111,7 +116,10 @@ static inline __attribute__((always_inline)) bool post_retained(struct br_rail *
     }
     if (br_control_post_spared(rail, &keep->message, data, keep->length, spare) != 1)
         return false;
+    if (eager)
+        br_rail_announced(rail);
     rail->sent++;
+    rail->sent_bytes += br_credit_bytes(rail, keep->length);
     if (keep->memory)
         rail->n_free_slots--;
     rail->total_tx += br_message_data(&keep->message, keep->length);

@@ -155,8 +155,12 @@ struct br_rail {
     bool solo; /* one frame at a time, until the least round trip has been measured anew */
     struct br_probe probes[BR_PROBES];
     uint32_t probe_head, probe_tail;
-    uint32_t sent;                        /* numbered messages posted on this link */
-    uint32_t peer_arrived, peer_released; /* of these, from ACK */
+    uint32_t sent;                            /* numbered messages posted on this link */
+    uint32_t peer_arrived, peer_released;     /* of these, from ACK */
+    uint32_t sent_bytes, peer_released_bytes; /* their payload, and that of those released */
+    /* payload that is not released, from which on no credit is left: BR_CREDIT_BYTES, or what a
+     * long path carries in two round trips */
+    uint32_t credit_bytes;
     uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (section 5) */
     /* [BR_UNRELEASED], owned: the last ones sent, by number; NULL: never prepared */
     struct br_retained *retained;
@@ -180,7 +184,9 @@ struct br_rail {
     uint32_t arrived;             /* numbered messages */
     struct br_list unexpected;    /* messages of this link that wait for their transfer (match.c) */
     uint32_t released, announced; /* announced: `released` in the last ACK */
-    uint64_t unannounced_since;   /* ns; 0: nothing to announce */
+    uint32_t held_bytes;          /* payload of those that have arrived and are not released */
+    uint32_t released_bytes, announced_bytes; /* of those released; the same in the last ACK */
+    uint64_t unannounced_since;               /* ns; 0: nothing to announce */
     bool ack_due, ping_due, pong_due;
     uint64_t last_rx, last_ping; /* ns */
 

@@ -118,7 +118,10 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     for (uint8_t i = 0; i < BR_UNRELEASED; i++)
         rail->free_slots[i] = i;
     rail->n_free_slots = BR_UNRELEASED;
+    rail->sent_bytes = rail->peer_released_bytes = 0;
+    rail->credit_bytes = BR_CREDIT_BYTES;
     rail->arrived = rail->released = rail->announced = 0;
+    rail->held_bytes = rail->released_bytes = rail->announced_bytes = 0;
     rail->pinged = 0;
     rail->unannounced_since = 0;
     rail->ack_due = rail->ping_due = rail->pong_due = false;
@@ -405,6 +408,16 @@ void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
     rail->solo = false;
 }
 
+void br_rail_set_delivery_rate(struct br_rail *rail, uint64_t rate)
+{
+    double path = 2e-9 * (double)rail->min_rtt * (double)rate;
+
+    rail->delivery_rate = rate;
+    rail->credit_bytes = path < BR_CREDIT_BYTES  ? BR_CREDIT_BYTES
+                         : path > BR_WINDOW_MOST ? BR_WINDOW_MOST
+                                                 : (uint32_t)path;
+}
+
 /* `bytes` were acknowledged `span` after the acknowledgement before, and the rail was full. */
 static void measure_rate(struct br_rail *rail, uint64_t bytes, uint64_t span, uint64_t now)
 {
@@ -539,6 +552,7 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
 {
     rail_newer(&rail->peer_arrived, ack->arrived, rail->sent);
     rail_newer(&rail->peer_released, ack->released, rail->sent);
+    rail_newer(&rail->peer_released_bytes, ack->released_bytes, rail->sent_bytes);
     if (rail->device->caps.sent_means_arrived)
         return;
     rail->peer_ack_backlog =
@@ -562,6 +576,17 @@ uint64_t br_worker_path_bytes(const struct br_worker *w)
         }
     }
     return (uint64_t)bytes;
+}
+
+void br_rail_eager_received(struct br_rail *rail, const struct br_message *m)
+{
+    uint16_t n = (uint16_t)(m->released - rail->peer_released),
+             units = (uint16_t)(m->released_units - rail->peer_released_bytes / BR_CREDIT_UNIT);
+
+    rail_newer(&rail->peer_released, rail->peer_released + n, rail->sent);
+    rail_newer(&rail->peer_arrived, rail->peer_released, rail->sent); /* before it was released */
+    rail_newer(&rail->peer_released_bytes, rail->peer_released_bytes + units * BR_CREDIT_UNIT,
+               rail->sent_bytes);
 }
 
 /* ---- what rails wait for, and how long: counters for the user (braid/stats.h) ---------------- */

@@ -22,7 +22,7 @@ static bool waiting_is_crowded(const struct br_peer *peer)
 
         if (rail->state != BR_RAIL_UP || (direct && peer->alternates >> i & 1))
             continue;
-        if (br_rail_held(rail) < BR_CROWDED)
+        if (!br_rail_is_crowded(rail))
             return false;
         any = true;
     }

@@ -401,7 +401,7 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, uint64_t miss
     }
     br_rail_forget_rate(rail, w->now);
     br_rail_set_min_rtt(rail, rail->link->facts.min_rtt, w->now);
-    rail->delivery_rate = rail->link->facts.delivery_rate;
+    br_rail_set_delivery_rate(rail, rail->link->facts.delivery_rate);
     worker_keepalive(w, rail);
 }
 

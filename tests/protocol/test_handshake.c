@@ -311,9 +311,9 @@ static void handshake_receive__other_version(void **state)
     assert_int_equal(
         br_handshake_receive(&p.taker, longer, sizeof longer, refusal.bytes, &refusal.n),
         -EPROTONOSUPPORT);
-    says("protocol version 14|15");
+    says("protocol version 15|16");
     assert_int_equal(pass(&p.maker, &refusal, &nothing), -EPROTONOSUPPORT);
-    says("protocol version 14|15");
+    says("protocol version 15|16");
 }
 
 /* A braid of version 7 made its proofs with the job's key itself. Both sides learn that the
@@ -328,12 +328,12 @@ static void handshake_receive__version_with_the_jobs_key(void **state)
     start(&p);
     p.hello.bytes[8] = p.hello.bytes[10] = 7;
     assert_int_equal(pass(&p.taker, &p.hello, &refusal), -EPROTONOSUPPORT);
-    says("protocol version 14|7");
+    says("protocol version 15|7");
     start(&p);
     assert_int_equal(pass(&p.taker, &p.hello, &p.challenge), 0);
     p.challenge.bytes[8] = 7;
     assert_int_equal(pass(&p.maker, &p.challenge, &refusal), -EPROTONOSUPPORT);
-    says("protocol version 14|7");
+    says("protocol version 15|7");
     assert_int_equal(pass(&p.taker, &refusal, &nothing), -EPROTONOSUPPORT);
 }
 

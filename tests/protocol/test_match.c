@@ -82,6 +82,28 @@ static void eager__credit_follows_the_receive(void **state)
     assert_int_equal(ack->message.ack.released, 1);
 }
 
+/* What is released is said in bytes, too: of a message that waited, and of one that was awaited. */
+static void eager__bytes_come_back(void **state)
+{
+    uint8_t to[2][300];
+    struct br_transfer t[2] = {receive_of(1, to[0], 100), receive_of(2, to[1], 300)};
+    struct wired *x = *state;
+    struct wire_frame *ack;
+
+    eager(x, 0, 0, 1, 100);
+    wired_turn(x, 0);
+    assert_int_equal(x->w->peers[1].rails[0].held_bytes, BR_CREDIT_UNIT);
+    assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
+    assert_int_equal(br_transfer_receive(x->w, &t[1]), 0);
+    eager(x, 0, 1, 2, 300);
+    wired_turn(x, 10 * BR_MS);
+    wired_turn(x, 10 * BR_MS);
+    assert_int_equal(x->w->peers[1].rails[0].held_bytes, 0);
+    ack = wire_take(x->links[0], BR_MESSAGE_ACK);
+    assert_non_null(ack);
+    assert_int_equal(ack->message.ack.released_bytes, 3 * BR_CREDIT_UNIT);
+}
+
 /* Nobody waits for a few credits: one ACK gives those of 10 ms back, and wakes the peer once. */
 static void eager__credits_come_back_together(void **state)
 {
@@ -564,6 +586,7 @@ int main(void)
         WIRED_TEST(eager__posted_or_not, .rails = 1, .up = true),
         WIRED_TEST(eager__credits_come_back_together, .rails = 1, .up = true),
         WIRED_TEST(eager__credit_follows_the_receive, .rails = 1, .up = true),
+        WIRED_TEST(eager__bytes_come_back, .rails = 1, .up = true),
         WIRED_TEST(eager__credits_of_a_rank_that_is_behind, .rails = 1, .up = true),
         WIRED_TEST(eager__credits_of_a_rank_that_is_behind_point_to_point, .rails = 1, .up = true),
         WIRED_TEST(eager__two_receives_with_one_tag, .rails = 1, .up = true),

@@ -195,9 +195,12 @@ static void message__onesided_vectors(void **state)
 
 static void message__ack_vector(void **state)
 {
-    struct br_message m = {
-        .type = BR_MESSAGE_ACK,
-        .ack = {.bytes = 65536, .arrived = 10, .released = 9, .ack_backlog = 16384}};
+    struct br_message m = {.type = BR_MESSAGE_ACK,
+                           .ack = {.bytes = 65536,
+                                   .arrived = 10,
+                                   .released = 9,
+                                   .ack_backlog = 16384,
+                                   .released_bytes = 4096}};
     struct br_frame_header h = frame_of(&m);
 
     (void)state;

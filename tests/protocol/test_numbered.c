@@ -72,6 +72,31 @@ static void unacknowledged__needs_a_buffer_and_no_credit(void **state)
     assert_int_equal(next_tag(x, 1), 5);
 }
 
+/* A message says what has been released, so no ACK has to; one that goes again says it of its rail.
+ */
+static void eager__says_what_is_released(void **state)
+{
+    struct br_message said = {.type = BR_MESSAGE_EAGER, .tag = 50, .bytes = 8};
+    struct br_transfer in = {.tag = 50, .peer = 1, .memory = memory, .length = 8}, out;
+    struct wired *x = *state;
+    struct wire_frame *frame;
+
+    assert_int_equal(br_transfer_receive(x->w, &in), 0);
+    wired_say(x, 1, &said);
+    assert_int_equal(in.state, BR_TRANSFER_ENDED);
+    post(x, 0, &out, 1, 1);
+    frame = wire_take(x->links[0], BR_MESSAGE_EAGER);
+    assert_int_equal(frame->message.released, 0);
+    wired_cut(x, 0);
+    frame = wire_take(x->links[1], BR_MESSAGE_EAGER);
+    assert_int_equal(frame->message.tag, 1);
+    assert_int_equal(frame->message.released, 1);
+    while (wire_take(x->links[1], BR_MESSAGE_ACK))
+        ;
+    wired_turn(x, 20 * BR_MS);
+    assert_null(wire_take(x->links[1], BR_MESSAGE_ACK));
+}
+
 /* Messages of collectives and of point to point, all without a credit: those wait that may come
  * before their receive, and those leave that need none. */
 static void credit__not_for_what_finds_its_other_end(void **state)
@@ -285,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WIRED_TEST(unacknowledged__needs_a_buffer_and_no_credit, .rails = 2, .up = true),
+        WIRED_TEST(eager__says_what_is_released, .rails = 2, .up = true),
         WIRED_TEST(credit__not_for_what_finds_its_other_end, .rails = 1, .up = true),
         WIRED_TEST(number__waits_for_what_may_not_have_arrived, .rails = 2, .up = true),
         WIRED_TEST(number__waits_for_what_goes_again, .rails = 2, .up = true),

@@ -75,6 +75,76 @@ static void credit__waits_for_arrival_too(void **state)
     assert_int_equal(spend(&b.rails[0], false), 10);
 }
 
+/* Of large messages fewer may be outstanding, and what is released gives their bytes back. */
+static void credit__bounds_bytes_too(void **state)
+{
+    const uint32_t bytes = 32u << 10, n = BR_CREDIT_BYTES / bytes;
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    struct br_body_ack ack = {.arrived = n, .released = 2, .released_bytes = 2 * bytes};
+
+    (void)state;
+    set_up(&b);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(br_rail_takes_message(rail, true));
+        rail->sent++;
+        rail->sent_bytes += bytes;
+    }
+    assert_false(br_rail_takes_message(rail, true));
+    assert_true(br_rail_takes_message(rail, false));
+    br_rail_ack_received(rail, &ack, 1);
+    assert_true(br_rail_takes_message(rail, true));
+    ack.released_bytes = bytes; /* overtaken */
+    br_rail_ack_received(rail, &ack, 1);
+    ack.released_bytes = rail->sent_bytes + 1; /* more than was ever sent */
+    br_rail_ack_received(rail, &ack, 1);
+    assert_int_equal(rail->peer_released_bytes, 2 * bytes);
+}
+
+/* An EAGER says it, too; what is released has arrived. */
+static void credit__comes_with_eager(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    struct br_message m = {.type = BR_MESSAGE_EAGER, .released = 3, .released_units = 1};
+
+    (void)state;
+    set_up(&b);
+    rail->sent = rail->peer_arrived = rail->peer_released = UINT32_MAX - 5;
+    rail->sent_bytes = rail->peer_released_bytes = UINT32_MAX - 4095;
+    assert_int_equal(spend(rail, true), BR_CREDITS);
+    rail->sent_bytes += 8192;
+    br_rail_eager_received(rail, &m); /* 9 of them, over the wrap */
+    assert_int_equal(rail->peer_released, 3);
+    assert_int_equal(rail->peer_arrived, 3);
+    assert_int_equal(rail->peer_released_bytes, 256);
+    m.released = 2; /* less than before */
+    m.released_units = 17; /* more than was sent */
+    br_rail_eager_received(rail, &m);
+    assert_int_equal(rail->peer_released, 3);
+    assert_int_equal(rail->peer_released_bytes, 256);
+    assert_int_equal(spend(rail, true), 9);
+}
+
+/* On a long path that carries more meanwhile, more may be on its way. */
+static void credit__bytes_of_a_long_path(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b);
+    br_rail_set_delivery_rate(rail, 1000000000); /* no round trip is known */
+    assert_int_equal(rail->credit_bytes, BR_CREDIT_BYTES);
+    br_rail_set_min_rtt(rail, BR_MS, 1);
+    br_rail_set_delivery_rate(rail, 1000000000);
+    assert_in_range(rail->credit_bytes, 1999999, 2000001);
+    br_rail_set_delivery_rate(rail, 1000000000000);
+    assert_int_equal(rail->credit_bytes, BR_WINDOW_MOST);
+    br_rail_set_delivery_rate(rail, 0);
+    assert_int_equal(rail->credit_bytes, BR_CREDIT_BYTES);
+}
+
 static void ack__overtaken_and_impossible_counters(void **state)
 {
     struct bench b;
@@ -120,7 +190,7 @@ static void released__a_quarter_is_announced_at_once(void **state)
     for (uint32_t i = 0; i < BR_CREDITS / 4; i++) {
         assert_false(rail->ack_due);
         rail->arrived++;
-        br_rail_message_released(rail, false, 100 + i);
+        br_rail_message_released(rail, 0, false, 100 + i);
     }
     assert_true(rail->ack_due);
     assert_int_equal(rail->unannounced_since, 100);
@@ -138,15 +208,15 @@ static void released__sooner_while_others_wait(void **state)
     for (uint32_t i = 0; i < 5; i++) {
         assert_false(rail->ack_due);
         rail->arrived++;
-        br_rail_message_released(rail, false, 100);
+        br_rail_message_released(rail, 0, false, 100);
     }
     rail->arrived++;
-    br_rail_message_released(rail, false, 100);
+    br_rail_message_released(rail, 0, false, 100);
     assert_true(rail->ack_due);
     rail->ack_due = false;
     rail->announced = rail->released;
     rail->arrived = rail->released + BR_CREDITS + 1;
-    br_rail_message_released(rail, false, 100);
+    br_rail_message_released(rail, 0, false, 100);
     assert_true(rail->ack_due);
 }
 
@@ -161,9 +231,40 @@ static void released__half_where_this_rank_is_behind(void **state)
     rail->arrived = BR_CREDITS;
     for (uint32_t i = 0; i < BR_CREDITS / 2; i++) {
         assert_false(rail->ack_due);
-        br_rail_message_released(rail, true, 100);
+        br_rail_message_released(rail, 0, true, 100);
     }
     assert_true(rail->ack_due);
+}
+
+/* Bytes are announced when a quarter is left, those that wait here included but where this rank is
+ * behind. */
+static void released__bytes_of_large_ones(void **state)
+{
+    const uint32_t bytes = BR_CREDIT_BYTES / 8;
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b);
+    for (uint32_t i = 0; i < 5; i++) {
+        br_rail_message_arrived(rail, bytes);
+        br_rail_message_released(rail, bytes, false, 100);
+    }
+    assert_false(rail->ack_due);
+    br_rail_message_arrived(rail, bytes);
+    assert_false(br_rail_is_crowded(rail));
+    br_rail_check_credits(rail); /* five are released, one waits: two are left */
+    assert_true(rail->ack_due);
+    set_up(&b);
+    for (uint32_t i = 0; i < 8; i++)
+        br_rail_message_arrived(rail, bytes);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_false(rail->ack_due);
+        assert_int_equal(br_rail_is_crowded(rail), i <= 4);
+        br_rail_message_released(rail, bytes, true, 100);
+    }
+    assert_true(rail->ack_due);
+    assert_int_equal(rail->held_bytes, 2 * bytes);
 }
 
 /* A few were released, and then so many wait that the peer has no credit but these. */
@@ -178,7 +279,7 @@ static void check_credits__those_that_are_left(void **state)
     br_rail_check_credits(rail);
     assert_false(rail->ack_due); /* nothing to give back */
     rail->arrived = 1;
-    br_rail_message_released(rail, false, 100);
+    br_rail_message_released(rail, 0, false, 100);
     assert_false(rail->ack_due);
     rail->arrived = BR_CREDITS; /* all but that one wait */
     br_rail_check_credits(rail);
@@ -190,11 +291,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(credit__some_buffers_need_none),
         cmocka_unit_test(credit__waits_for_arrival_too),
+        cmocka_unit_test(credit__bounds_bytes_too),
+        cmocka_unit_test(credit__comes_with_eager),
+        cmocka_unit_test(credit__bytes_of_a_long_path),
         cmocka_unit_test(ack__overtaken_and_impossible_counters),
         cmocka_unit_test(ack__counters_wrap),
         cmocka_unit_test(released__a_quarter_is_announced_at_once),
         cmocka_unit_test(released__sooner_while_others_wait),
         cmocka_unit_test(released__half_where_this_rank_is_behind),
+        cmocka_unit_test(released__bytes_of_large_ones),
         cmocka_unit_test(check_credits__those_that_are_left),
     };
 

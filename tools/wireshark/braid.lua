@@ -102,10 +102,13 @@ field("uint32", "notify.group", "Communicator that is notified", base.DEC)
 field("uint64", "onesided.compare", "Compared with", base.HEX)
 field("bytes", "put_done.puts", "Puts carried out (bit i: the i-th behind the tag's)")
 field("uint32", "puts.count", "Puts", base.DEC)
+numbers("16", "eager.", {
+    released = "Messages released, lower half", released_units = "256 bytes of their payload released, lower half",
+})
 field("uint64", "ack.bytes", "DATA bytes arrived", base.DEC)
 numbers("32", "ack.", {
     arrived = "Numbered messages arrived", released = "Numbered messages released",
-    ahead = "DATA bytes that may come ahead",
+    ahead = "DATA bytes that may come ahead", released_bytes = "Payload of messages released",
 })
 numbers("32", "", {rail = "Rail", incarnation = "Incarnation", lost = "Frames may be lost"})
 numbers("32", "bye.", {p2p = "Messages sent point to point", others = "Other numbered messages sent"})
@@ -327,9 +330,11 @@ end
 
 -- What follows the tag and the length, by type; offsets are those in the inline area.
 local bodies = {
+    [2] = {{"eager.released", 16, 2}, {"eager.released_units", 18, 2}},
     [3] = {{"slot", 24, 4}, {"renews", 28, 4}, {"total", 32, 8}, {"have", 40, 8}},
     [4] = {{"onesided.offset", 24, 8}, {"onesided.check", 32, 8}, {"onesided.region", 40, 4}},
-    [7] = {{"ack.bytes", 24, 8}, {"ack.arrived", 32, 4}, {"ack.released", 36, 4}, {"ack.ahead", 40, 4}},
+    [7] = {{"ack.bytes", 24, 8}, {"ack.arrived", 32, 4}, {"ack.released", 36, 4}, {"ack.ahead", 40, 4},
+        {"ack.released_bytes", 44, 4}},
     [10] = {{"rail", 24, 4}, {"incarnation", 28, 4}},
     [12] = {{"abort.reason", 24, 4}},
     [13] = {{"bye.others", 24, 4}, {"bye.p2p", 28, 4}},
