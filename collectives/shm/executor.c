@@ -234,14 +234,14 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
             context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_MANY_BYTES;
     shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_direct_bytes = shm->max_copied_bytes;
     if (context->crowded) {
-        if (shm->n >= BR_SHM_MANY) {
-            shm->max_bytes = BR_SHM_ALLREDUCE_BYTES;
-            shm->max_copied_bytes = BR_SHM_ROUNDS_BYTES;
-        }
         if (shm->n > 2)
             shm->max_reduce_bytes = shm->n * BR_SHM_ROUNDS_BYTES > BR_SHM_REDUCES_BYTES
                                         ? BR_SHM_REDUCES_BYTES / shm->n
                                         : BR_SHM_ROUNDS_BYTES;
+        if (shm->n >= BR_SHM_MANY) {
+            shm->max_bytes = shm->max_reduce_bytes;
+            shm->max_copied_bytes = BR_SHM_ROUNDS_BYTES;
+        }
         shm->max_exchange_bytes = BR_SHM_EXCHANGE_BYTES;
         shm->max_direct_bytes =
             shm->direct.allowed ? BR_SHM_DIRECT_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;

@@ -38,17 +38,14 @@
 #define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
 /* Where ranks share cores, up to how many bytes all collectives go here in chunks, with BR_SHM_MANY
- * ranks and more; reduces, of all ranks together, with 3 ranks, too, as each of their rounds takes
- * a turn of every rank; all-reduces, which are split as reduces are and let more urgent operations
- * pass, as longer ones need a rank's core too often while its program computes (split.h, note 6);
- * alltoalls and reduce_scatters, with any number of ranks, as each writes where it has read
- * (coll.h, note 13); and what is read directly: scatters, and alltoalls of so many ranks that a
- * cell has less than BR_SHM_EXCHANGE_CELL. Whatever else the ranks call waits for their end, so
- * what is longer goes to the engine. */
-#define BR_SHM_ROUNDS_BYTES    (8u << 20)
-#define BR_SHM_REDUCES_BYTES   (128u << 20)
-#define BR_SHM_ALLREDUCE_BYTES (512u << 10)
-#define BR_SHM_EXCHANGE_BYTES  (16u << 20)
+ * ranks and more; all-reduces and reduces, of all ranks together, as each of their rounds takes a
+ * turn of every rank, and reduces with 3 ranks, too; alltoalls and reduce_scatters, with any number
+ * of ranks, as each writes where it has read (coll.h, note 13); and what is read directly:
+ * scatters, and alltoalls of so many ranks that a cell has less than BR_SHM_EXCHANGE_CELL. Whatever
+ * else the ranks call waits for their end, so what is longer goes to the engine. */
+#define BR_SHM_ROUNDS_BYTES   (8u << 20)
+#define BR_SHM_REDUCES_BYTES  (128u << 20)
+#define BR_SHM_EXCHANGE_BYTES (16u << 20)
 /* A round takes a turn of every rank; with less in it (16 ranks: 8.8 KiB for each other rank) two
  * rounds of direct reads cost less than many of chunks. */
 #define BR_SHM_EXCHANGE_CELL (16u << 10)

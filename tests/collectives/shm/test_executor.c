@@ -172,9 +172,9 @@ static void set_limits__by_ranks_and_cores(void **state)
                  {16, false, true, 32, 16, 32, 32, 32, 0},
                  {64, false, true, 32, 8, 32, 32, 32, 0},
                  {3, true, true, 128, 8192, 16384, 16384, 128, 0},
-                 {4, true, true, 512, 8192, 16384, 16384, 8192, 0},
-                 {64, true, true, 512, 2048, 16384, 16384, 8192, 0},
-                 {64, true, false, 512, 2048, 16384, 256, 8192, 0}};
+                 {4, true, true, 8192, 8192, 16384, 16384, 8192, 0},
+                 {64, true, true, 2048, 2048, 16384, 16384, 8192, 0},
+                 {64, true, false, 2048, 2048, 16384, 256, 8192, 0}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
