@@ -6,8 +6,9 @@
 
 #include "base/clock.h"
 
-#define PERIOD                                                                                     \
-    (10 * BR_MS) /* between two moves, as the kernel may have had a reason to move the thread */
+/* Between two moves, at first and at most. */
+#define PAUSE_FIRST (1 * BR_MS)
+#define PAUSE_MOST  (10 * BR_MS)
 
 /* Reads the calling thread's affinity and returns whether it has all CPUs that are online. */
 static bool may_run_everywhere(cpu_set_t *set)
@@ -28,24 +29,36 @@ static int cpu_at(const cpu_set_t *set, uint32_t i)
 void br_cpu_affinity_choose(struct br_cpu_affinity *affinity, uint32_t index, uint32_t n)
 {
     cpu_set_t all;
-    uint32_t cpus;
+    uint64_t cpus, core;
 
     *affinity = (struct br_cpu_affinity){.cpu = -1};
     if (!may_run_everywhere(&all))
         return;
-    cpus = (uint32_t)CPU_COUNT(&all);
-    if (cpus > 1 && n >= cpus && index < n)
-        affinity->cpu = cpu_at(&all, (uint32_t)((uint64_t)index * cpus / n));
+    cpus = (uint64_t)CPU_COUNT(&all);
+    if (cpus < 2 || n < cpus || index >= n)
+        return;
+    core = index * cpus / n;
+    affinity->cpu = cpu_at(&all, (uint32_t)core);
+    affinity->first = (uint32_t)((core * n + cpus - 1) / cpus);
+    affinity->end = (uint32_t)(((core + 1) * n + cpus - 1) / cpus);
+}
+
+bool br_cpu_affinity_is_elsewhere(const struct br_cpu_affinity *affinity)
+{
+    return affinity->cpu >= 0 && sched_getcpu() != affinity->cpu;
 }
 
 bool br_cpu_affinity_take(struct br_cpu_affinity *affinity, uint64_t now)
 {
     cpu_set_t all, one;
 
-    if (affinity->cpu < 0 || sched_getcpu() == affinity->cpu ||
-        (affinity->taken && now - affinity->taken < PERIOD))
+    if (!br_cpu_affinity_is_elsewhere(affinity) ||
+        (affinity->taken && now - affinity->taken < affinity->pause))
         return false;
     affinity->taken = now;
+    affinity->pause = affinity->pause ? affinity->pause * 2 : PAUSE_FIRST;
+    if (affinity->pause > PAUSE_MOST)
+        affinity->pause = PAUSE_MOST;
     CPU_ZERO(&one);
     CPU_SET((size_t)affinity->cpu, &one);
     if (!may_run_everywhere(&all) || sched_setaffinity(0, sizeof one, &one))

@@ -15,8 +15,10 @@
 #include <stdint.h>
 
 struct br_cpu_affinity {
-    int cpu;        /* -1: none, the kernel decides */
-    uint64_t taken; /* when a thread last moved to it, in ns */
+    int cpu;             /* -1: none, the kernel decides */
+    uint32_t first, end; /* indexes of the ranks that choose it, too; none if it is none */
+    uint64_t taken;      /* when a thread last moved to it, in ns */
+    uint64_t pause;      /* ns before the next move */
 };
 
 /*
@@ -27,11 +29,15 @@ struct br_cpu_affinity {
 void br_cpu_affinity_choose(struct br_cpu_affinity *affinity, uint32_t index, uint32_t n);
 
 /*
- * Moves the calling thread to the chosen core if it runs elsewhere, but not more often than every
- * 10 ms, and not if the thread's affinity leaves out a core. Returns whether it moved. now: of
- * br_clock_now(). Does not block: some 10 us when it moves, else 0.03 us. One thread at a time for
- * one structure (in a job: under the progress lock).
+ * Moves the calling thread to the chosen core if it runs elsewhere, but not if the thread's
+ * affinity leaves out a core, and with pauses: of 1 ms behind the first move, as the kernel still
+ * spreads the ranks of a job that has just begun, and up to 10 ms later, when it may have a reason.
+ * Returns whether it moved. now: of br_clock_now(). Does not block: some 10 us when it moves, else
+ * 0.03 us. One thread at a time for one structure (in a job: under the progress lock).
  */
 bool br_cpu_affinity_take(struct br_cpu_affinity *affinity, uint64_t now);
+
+/* Does the calling thread run on another core than the chosen one? Some ns. */
+bool br_cpu_affinity_is_elsewhere(const struct br_cpu_affinity *affinity);
 
 #endif

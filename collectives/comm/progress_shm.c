@@ -96,6 +96,8 @@ static void yield_in_round(struct br_context *context)
     sched_yield();
     if (timed)
         br_progress_yielded(context, began, br_clock_now());
+    if (br_cpu_affinity_is_elsewhere(&context->settings.cpu_affinity))
+        br_cpu_affinity_take(&context->settings.cpu_affinity, br_clock_now());
 }
 
 /* Is a pass due, after so many looks? While op has more to do at once, also behind each piece of a
@@ -148,6 +150,7 @@ static enum ending check_shm(struct braid_comm *comm, struct br_operation *op,
     /* set at the first look: a clock costs as much as the rest of an operation */
     uint64_t started = 0;
     enum ending ending = FAILED;
+    uint32_t spins = 0; /* looks since the last yield */
     int rc;
 
     while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
@@ -161,8 +164,13 @@ static enum ending check_shm(struct braid_comm *comm, struct br_operation *op,
             ending = LEAVES;
             break;
         }
-        if (yield && !comm->shm->reads)
+        if (yield && !comm->shm->reads) {
+            if (spins++ < BR_SHM_SPINS && comm->shm->published &&
+                br_shm_executor_waits_elsewhere(comm->shm))
+                continue;
+            spins = 0;
             yield_in_round(context);
+        }
         if (!pass_is_due(context, comm->shm, ++looks, yield))
             continue;
         now = br_clock_now();

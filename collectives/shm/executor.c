@@ -53,6 +53,17 @@ static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm
     return rc;
 }
 
+/* Which ranks are meant to share this rank's core is known of those of a job on one host. */
+static void executor_find_beside(struct br_shm_executor *shm, const struct braid_comm *comm)
+{
+    const struct br_cpu_affinity *affinity = &comm->context->settings.cpu_affinity;
+
+    if (comm->size == comm->context->size) {
+        shm->first_beside = affinity->first;
+        shm->end_beside = affinity->end;
+    }
+}
+
 static int executor_receive_fd(struct braid_comm *comm, struct br_shm_executor *shm)
 {
     int fd = br_shm_link_take_fd(executor_link_to(comm, 0), comm->group->number), rc;
@@ -106,6 +117,16 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
     else if (shm->next)
         op->shm_round = shm->round;
     return rc;
+}
+
+bool br_shm_executor_waits_elsewhere(const struct br_shm_executor *shm)
+{
+    if (!shm->end_beside)
+        return false;
+    for (uint32_t r = shm->first_beside; r < shm->end_beside; r++)
+        if (!br_shm_coll_ready(&shm->coll, r, shm->epoch))
+            return false;
+    return true;
 }
 
 void br_shm_executor_give_up(struct br_shm_executor *shm)
@@ -426,6 +447,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;
+    executor_find_beside(shm, comm);
     executor_set_trip(shm);
     br_shm_executor_set_limits(shm);
     shm->small_end = executor_small_end(shm);

@@ -25,6 +25,10 @@
 #include "collectives/shm/direct.h"
 #include "protocol/message.h"
 
+/* How many looks a rank makes for others on other cores before it yields, where ranks share cores
+ * (coll.h, note 15): less than a core takes to change hands. */
+#define BR_SHM_SPINS 32u
+
 /* Up to how many bytes that a rank gives, by default: of all-reduces, as beyond it the engine,
  * where each rank reduces a part, is faster; of all others; of both with so many ranks that a
  * schedule has many steps; and of both where ranks share cores, as in a round each of them needs
@@ -74,6 +78,8 @@ struct br_shm_executor {
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
+    /* ranks [first_beside, end_beside) are meant to share this rank's core; none: nobody knows */
+    uint32_t first_beside, end_beside;
     /* that a rank gives: of all-reduces, of reduces, of alltoalls and reduce_scatters, of what is
      * read directly, of others */
     size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_direct_bytes, max_copied_bytes;
@@ -137,6 +143,10 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm);
 
 /* Is this an operation for shared memory? Any thread. */
 bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op);
+
+/* This rank has published an operation, which is not complete: have all ranks that share its core
+ * done so, too? Then it waits for other cores alone, and a yield to those ranks is in vain. */
+bool br_shm_executor_waits_elsewhere(const struct br_shm_executor *shm);
 
 /* Does the timeline, if there is one, have a bar for it? Small ones would be too many. Any thread.
  */

@@ -151,18 +151,21 @@ static uint32_t small_most_pauses(const struct br_shm_small *small)
                : PAUSES;
 }
 
-/* Waits until all that is needed has been published, for so many looks in vain at most. */
+/* Waits until all that is needed has been published, for so many looks in vain at most; where ranks
+ * share cores, which is one look, for some more while it waits for other cores alone. */
 static bool small_wait(struct br_shm_executor *shm, const struct br_shm_small *small,
                        uint32_t looks)
 {
     uint32_t *wait = &shm->small_wait[small->call->collective];
-    uint32_t vain = 0, r = small->first;
+    uint32_t vain = 0, spins = 0, r = small->first;
 
     for (uint32_t i = looks > 1 ? *wait / LATE : 0; i; i--)
         br_pause();
     while (r < small->end && vain < looks)
         if (r == shm->rank || br_shm_coll_published(&shm->coll, r, shm->epoch, shm->check))
             r++;
+        else if (looks == 1 && spins < BR_SHM_SPINS && br_shm_executor_waits_elsewhere(shm))
+            spins++;
         else
             vain++;
     shm->seen = r; /* from there an operation goes on */

@@ -50,6 +50,23 @@ static void cpu_affinity_choose__spreads_ranks_evenly_and_seats_neighbours_toget
         assert_int_equal(ranks[cpu], CPU_ISSET((size_t)cpu, &all) ? 3 : 0);
 }
 
+/* A rank knows which ranks have chosen the same core, also where some cores have one more. */
+static void cpu_affinity_choose__knows_who_shares_the_core(void **state)
+{
+    struct br_cpu_affinity seat, other;
+
+    (void)state;
+    need_whole_machine();
+    for (uint32_t n = cpus(); n <= 3 * cpus(); n++)
+        for (uint32_t i = 0; i < n; i++) {
+            br_cpu_affinity_choose(&seat, i, n);
+            for (uint32_t k = 0; k < n; k++) {
+                br_cpu_affinity_choose(&other, k, n);
+                assert_int_equal(k >= seat.first && k < seat.end, other.cpu == seat.cpu);
+            }
+        }
+}
+
 static void cpu_affinity_choose__none_where_cores_are_left(void **state)
 {
     struct br_cpu_affinity seat;
@@ -58,6 +75,7 @@ static void cpu_affinity_choose__none_where_cores_are_left(void **state)
     need_whole_machine();
     br_cpu_affinity_choose(&seat, 0, cpus() - 1);
     assert_int_equal(seat.cpu, -1);
+    assert_int_equal(seat.end, 0);
     br_cpu_affinity_choose(&seat, UINT32_MAX, 4 * cpus()); /* nobody knows which rank this is */
     assert_int_equal(seat.cpu, -1);
 }
@@ -101,7 +119,7 @@ static void cpu_affinity_take__moves_and_leaves_the_affinity(void **state)
     assert_true(CPU_EQUAL(&now, &all));
 }
 
-static void cpu_affinity_take__not_again_within_milliseconds(void **state)
+static void cpu_affinity_take__not_again_within_the_pause(void **state)
 {
     struct br_cpu_affinity seat;
 
@@ -110,8 +128,31 @@ static void cpu_affinity_take__not_again_within_milliseconds(void **state)
     for (int i = 0; i < 100; i++) {
         seat_elsewhere(&seat);
         seat.taken = BR_SEC;
+        seat.pause = 2 * BR_MS;
         assert_false(br_cpu_affinity_take(&seat, BR_SEC + BR_MS));
     }
+}
+
+/* The kernel may move the thread at any time, so more turns than moves may be needed. */
+static void cpu_affinity_take__pauses_grow(void **state)
+{
+    struct br_cpu_affinity seat, elsewhere;
+    uint64_t now = BR_SEC, wanted = BR_MS;
+    int moves = 0;
+
+    (void)state;
+    need_whole_machine();
+    br_cpu_affinity_choose(&seat, 0, cpus());
+    for (int i = 0; i < 1000 && moves < 6; i++, now += BR_SEC) {
+        seat_elsewhere(&elsewhere);
+        seat.cpu = elsewhere.cpu;
+        if (!br_cpu_affinity_take(&seat, now))
+            continue;
+        assert_int_equal(seat.pause, wanted);
+        wanted = wanted * 2 < 10 * BR_MS ? wanted * 2 : 10 * BR_MS;
+        moves++;
+    }
+    assert_int_equal(moves, 6);
 }
 
 static void cpu_affinity_take__does_not_touch_a_thread_that_was_bound_later(void **state)
@@ -136,10 +177,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cpu_affinity_choose__spreads_ranks_evenly_and_seats_neighbours_together),
+        cmocka_unit_test(cpu_affinity_choose__knows_who_shares_the_core),
         cmocka_unit_test(cpu_affinity_choose__none_where_cores_are_left),
         cmocka_unit_test_teardown(cpu_affinity_choose__none_for_a_process_that_was_bound, restore),
         cmocka_unit_test(cpu_affinity_take__moves_and_leaves_the_affinity),
-        cmocka_unit_test(cpu_affinity_take__not_again_within_milliseconds),
+        cmocka_unit_test(cpu_affinity_take__not_again_within_the_pause),
+        cmocka_unit_test(cpu_affinity_take__pauses_grow),
         cmocka_unit_test_teardown(cpu_affinity_take__does_not_touch_a_thread_that_was_bound_later,
                                   restore),
     };

@@ -246,6 +246,26 @@ static void complete__every_collective(void **state)
     assert_int_equal(locals[0].operations, BR_COLLECTIVES);
 }
 
+/* Ranks 0 and 1 share a core: when both have published, they wait for rank 2 on another one. */
+static void waits_elsewhere__when_its_core_has_published(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    for (int r = 0; r < N; r++) {
+        locals[r].first_beside = r < 2 ? 0 : 2;
+        locals[r].end_beside = r < 2 ? 2 : 3;
+        ops[r] = make(r, BR_ALLREDUCE, 4, 0, 0);
+    }
+    assert_true(br_shm_executor_begin(&locals[0], &ops[0]));
+    assert_false(br_shm_executor_waits_elsewhere(&locals[0]));
+    assert_true(br_shm_executor_begin(&locals[1], &ops[1]));
+    assert_true(br_shm_executor_waits_elsewhere(&locals[0]));
+    assert_true(br_shm_executor_waits_elsewhere(&locals[1]));
+    locals[0].end_beside = 0; /* nobody knows */
+    assert_false(br_shm_executor_waits_elsewhere(&locals[0]));
+}
+
 /* ---- ranks that run ahead -------------------------------------------------------------------- */
 
 static void call(int rank, struct br_operation *op)
@@ -1321,6 +1341,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(takes__of_a_pair, open_pair, close_segment),
         cmocka_unit_test(set_limits__by_ranks_and_cores),
         cmocka_unit_test_setup_teardown(complete__every_collective, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(waits_elsewhere__when_its_core_has_published, open_segment,
+                                        close_segment),
         cmocka_unit_test_setup_teardown(ahead__until_the_slots_are_full, open_segment,
                                         close_segment),
         cmocka_unit_test_setup_teardown(ahead__goes_on_in_the_queue, open_segment, close_segment),
