@@ -142,7 +142,7 @@ int main(int argc, char **argv)
 
     if (rc > 0)
         return 0;
-    if (rc || br_shm_coll_create(&coll, ranks, 0, &fd)) {
+    if (rc || br_shm_coll_create(&coll, ranks, 0, false, &fd)) {
         fprintf(stderr, "shm_coll: %s\n", br_error_message());
         return 2;
     }

@@ -13,11 +13,31 @@
 
 #define HALF    BR_SHM_COLL_BYTES
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  4u /* of the segment: another number with each change */
+#define LAYOUT  5u /* of the segment: another number with each change */
 
-static size_t shm_coll_bytes(uint32_t ranks)
+static size_t shm_coll_ring(bool in_places)
 {
-    return sizeof(struct br_shm_coll_header) + (size_t)ranks * sizeof(struct br_shm_area);
+    return in_places ? (size_t)BR_SHM_COLL_PLACES * BR_SHM_COLL_PLACE : PAYLOAD;
+}
+
+static size_t shm_coll_bytes(uint32_t ranks, size_t ring)
+{
+    return sizeof(struct br_shm_coll_header) + ranks * (sizeof(struct br_shm_area) + ring);
+}
+
+/* Sets how the rings are used, which the segment must have room for: 0, or -EPROTO with a message.
+ */
+static int shm_coll_set_rings(struct br_shm_coll *coll, bool in_places)
+{
+    coll->ring = shm_coll_ring(in_places);
+    coll->places = in_places ? BR_SHM_COLL_FIRST_PLACES : 0;
+    coll->touched = (size_t)coll->places * BR_SHM_COLL_PLACE;
+    if (coll->bytes >= shm_coll_bytes(coll->ranks, coll->ring))
+        return 0;
+    return br_error(EPROTO,
+                    "shared memory of collectives for %u ranks has %zu bytes, not %zu: does "
+                    "another rank of this host run another version of braid?",
+                    coll->ranks, coll->bytes, shm_coll_bytes(coll->ranks, coll->ring));
 }
 
 static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd)
@@ -32,11 +52,8 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     rc = br_segment_check(fd, &bytes);
     if (rc)
         return rc;
-    if (bytes < shm_coll_bytes(ranks))
-        return br_error(EPROTO,
-                        "shared memory of collectives for %u ranks has %zu bytes, not %zu: does "
-                        "another rank of this host run another version of braid?",
-                        ranks, shm_coll_bytes(ranks), bytes);
+    if (bytes < sizeof(struct br_shm_coll_header))
+        return br_error(EPROTO, "shared memory of collectives has %zu bytes", bytes);
     coll->base = br_segment_map(fd, bytes, PROT_READ | PROT_WRITE);
     if (!coll->base)
         return -ENOMEM;
@@ -53,28 +70,37 @@ int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
 {
     int rc = shm_coll_map(coll, ranks, rank, fd);
 
-    if (rc || br_shm_coll_said(coll, BR_SHM_COLL_LAYOUT) == LAYOUT)
+    if (rc)
         return rc;
-    br_shm_coll_close(coll);
-    return br_error(EPROTO, "another rank of this host runs another version of braid, with other "
-                            "shared memory of collectives: run the same one everywhere");
+    if (br_shm_coll_said(coll, BR_SHM_COLL_LAYOUT) == LAYOUT)
+        rc = shm_coll_set_rings(coll, br_shm_coll_said(coll, BR_SHM_COLL_IN_PLACES));
+    else
+        rc = br_error(EPROTO, "another rank of this host runs another version of braid, with other "
+                              "shared memory of collectives: run the same one everywhere");
+    if (rc)
+        br_shm_coll_close(coll);
+    return rc;
 }
 
-int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int *fd)
+int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
+                       int *fd)
 {
     int rc;
 
     memset(coll, 0, sizeof *coll);
     *fd = br_segment_create("braid-coll",
-                            shm_coll_bytes(ranks < BR_SHM_COLL_RANKS ? ranks : BR_SHM_COLL_RANKS));
+                            shm_coll_bytes(ranks < BR_SHM_COLL_RANKS ? ranks : BR_SHM_COLL_RANKS,
+                                           shm_coll_ring(in_places)));
     if (*fd < 0)
         return *fd;
     rc = shm_coll_map(coll, ranks, rank, *fd);
-    if (rc)
+    if (rc) {
         close(*fd);
-    else
-        br_shm_coll_say(coll, BR_SHM_COLL_LAYOUT, LAYOUT);
-    return rc;
+        return rc;
+    }
+    br_shm_coll_say(coll, BR_SHM_COLL_LAYOUT, LAYOUT);
+    br_shm_coll_say(coll, BR_SHM_COLL_IN_PLACES, in_places);
+    return shm_coll_set_rings(coll, in_places);
 }
 
 void br_shm_coll_close(struct br_shm_coll *coll)
@@ -105,27 +131,55 @@ uint64_t br_shm_coll_missing(const struct br_shm_coll *coll, uint32_t rank, uint
     return epoch < end ? epoch : end;
 }
 
-/* Where `bytes` bytes of payload of the next epoch begin. They lie in one half of it, within the
- * window if they fit there: the next one if nobody reads more than the epoch before, as what is
- * used again at once is in the cache. */
-static uint64_t payload_start(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
+static uint64_t up_to(uint64_t position, size_t unit)
 {
-    uint64_t start = (coll->end + BR_SHM_COLL_LINE - 1) / BR_SHM_COLL_LINE * BR_SHM_COLL_LINE;
-
-    return start % HALF + bytes <= (bytes < coll->window ? coll->window : bytes) &&
-                   epoch - coll->floor > 1
-               ? start
-               : (start + HALF - 1) / HALF * HALF;
+    return (position + unit - 1) / unit * unit;
 }
 
-/* As far as this rank knows (note 2). */
+/* Up to so many bytes, the lines where the next epoch's bytes may lie are taken back from their
+ * readers ahead (note 6). Of more, the processor's own fetching ahead does as well. */
+#define AHEAD 1024u
+
+/* The unit of positions where what is used again at once begins: a half of the ring, or one of four
+ * places. */
+static size_t part_unit(const struct br_shm_coll *coll)
+{
+    return coll->places ? coll->places / 4 * (size_t)BR_SHM_COLL_PLACE : HALF;
+}
+
+/* Where `bytes` bytes of payload of the next epoch begin: at the next place, or behind the last
+ * ones in the same half, within the window if they fit there. If nobody reads more than the epoch
+ * before, they begin a half instead, or one of four places, as what is used again at once is in the
+ * cache (note 8). */
+static uint64_t payload_start(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
+{
+    uint64_t start = up_to(coll->end, BR_SHM_COLL_LINE);
+    bool again = epoch - coll->floor <= 1;
+
+    if (coll->places)
+        return up_to(start, again && bytes <= AHEAD ? part_unit(coll) : BR_SHM_COLL_PLACE);
+    return start % HALF + bytes <= (bytes < coll->window ? coll->window : bytes) && !again
+               ? start
+               : up_to(start, HALF);
+}
+
+/* Where that is in the ring. Places that follow each other lie apart, as slots do. */
+static size_t payload_offset(const struct br_shm_coll *coll, uint64_t start)
+{
+    return coll->places ? start / BR_SHM_COLL_PLACE * BR_SHM_COLL_APART % coll->places *
+                              (size_t)BR_SHM_COLL_PLACE
+                        : start % PAYLOAD;
+}
+
+/* As far as this rank knows (note 2; of places, note 8). */
 static bool has_room(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
     if (epoch - coll->floor >= BR_SHM_COLL_DEPTH)
         return false;
-    return bytes <= BR_SHM_COLL_SMALL || payload_start(coll, epoch, bytes) + bytes -
-                                                 coll->starts[coll->floor % BR_SHM_COLL_DEPTH] <=
-                                             PAYLOAD;
+    return bytes <= BR_SHM_COLL_SMALL ||
+           payload_start(coll, epoch, bytes) + bytes -
+                   coll->starts[coll->floor % BR_SHM_COLL_DEPTH] <=
+               (coll->places ? coll->places / 2 * (size_t)BR_SHM_COLL_PLACE : PAYLOAD);
 }
 
 static bool all_published(const struct br_shm_coll *coll, uint64_t epoch)
@@ -152,25 +206,36 @@ bool br_shm_coll_find_room(struct br_shm_coll *coll, uint64_t epoch, size_t byte
 static uint8_t *next_place(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
     return br_shm_coll_area(coll, coll->rank)->payload +
-           payload_start(coll, epoch, bytes) % PAYLOAD;
+           payload_offset(coll, payload_start(coll, epoch, bytes));
 }
 
-/* Up to so many bytes, the lines where the next epoch's bytes may lie are taken back from their
- * readers ahead (note 6). Of more, the processor's own fetching ahead does as well. */
-#define AHEAD 1024u
-
-/* The next epoch is likely to give as much as this one did: behind it, or in the next half if all
- * ranks have read this one by then. */
+/* The next epoch is likely to give as much as this one did: behind it, or where what is used again
+ * at once begins if all ranks have read this one by then. Of places that is as it was this time, as
+ * their lines are far away. */
 static void prefetch_next(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
     const uint8_t *payload = br_shm_coll_area(coll, coll->rank)->payload;
-    uint64_t behind = payload_start(coll, epoch + 1, bytes) % PAYLOAD,
-             half = (coll->end + HALF - 1) / HALF * HALF % PAYLOAD;
+    size_t behind = payload_offset(coll, payload_start(coll, epoch + 1, bytes)),
+           again = payload_offset(coll, up_to(coll->end, part_unit(coll)));
+    bool streams = coll->places && coll->last % part_unit(coll);
 
     for (size_t at = 0; at < bytes; at += BR_SHM_COLL_LINE) {
-        br_prefetch_to_write(payload + behind + at);
-        br_prefetch_to_write(payload + half + at);
+        if (!coll->places || streams)
+            br_prefetch_to_write(payload + behind + at);
+        if (!streams)
+            br_prefetch_to_write(payload + again + at);
     }
+}
+
+/* Twice as many places are in use when the pages of as many more exist (note 8). */
+static void more_places(struct br_shm_coll *coll)
+{
+    if (coll->places == BR_SHM_COLL_PLACES || ++coll->given % BR_SHM_COLL_GROWS)
+        return;
+    br_shm_coll_area(coll, coll->rank)->payload[coll->touched] = 0;
+    coll->touched += BR_SHM_COLL_PAGE;
+    if (coll->touched == 2 * (size_t)coll->places * BR_SHM_COLL_PLACE)
+        coll->places *= 2;
 }
 
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
@@ -181,8 +246,10 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
             br_shm_past_copy(&coll->past, next_place(coll, epoch, bytes), data, bytes);
         coll->last = payload_start(coll, epoch, bytes);
         coll->end = coll->last + bytes;
-        br_shm_coll_slot(coll, coll->rank, epoch)->start = coll->last % PAYLOAD;
+        br_shm_coll_slot(coll, coll->rank, epoch)->start = payload_offset(coll, coll->last);
         br_shm_coll_publish_small(coll, epoch, check, data, 0); /* beside the number */
+        if (coll->places)
+            more_places(coll);
         if (bytes <= AHEAD)
             prefetch_next(coll, epoch, bytes);
         return;
@@ -192,5 +259,5 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
 
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch)
 {
-    return next_place(coll, epoch, BR_SHM_COLL_BYTES);
+    return next_place(coll, epoch, br_shm_coll_most(coll));
 }

@@ -39,6 +39,15 @@
 
 #define BR_SHM_COLL_LINE    64u
 #define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_BYTES)
+/* The ring of two ranks with a core each, which is one of places (note 8): several times a
+ * second-level cache. A place has what is given in one epoch. At first
+ * BR_SHM_COLL_FIRST_PLACES are in use. With each BR_SHM_COLL_GROWS epochs that give something one
+ * more page of the others is touched, so that the kernel makes it. */
+#define BR_SHM_COLL_PLACE        (8u << 10)
+#define BR_SHM_COLL_PLACES       1024u
+#define BR_SHM_COLL_FIRST_PLACES 32u
+#define BR_SHM_COLL_GROWS        4u
+#define BR_SHM_COLL_PAGE         4096u
 /* With 4 KiB more than a round, a cell has room for a part of it in whole lines: with 4 ranks
  * 44 KiB, and not 42.6. */
 #define BR_SHM_COLL_CELLS ((size_t)BR_SHM_COLL_BYTES + (4u << 10))
@@ -54,12 +63,13 @@ enum br_shm_coll_number {
     BR_SHM_COLL_SPLIT_BYTES, /* all-reduces from this size on are split (split.h) */
     BR_SHM_COLL_LAYOUT, /* of which version of braid the segment is; in all of them at this place */
     BR_SHM_COLL_DIRECT, /* 1: ranks may try to read each other's memory (direct.h) */
+    BR_SHM_COLL_IN_PLACES, /* 1: rings are of places (note 8) */
     BR_SHM_COLL_NUMBERS
 };
 
-/* The segment is a header, and an area of each rank behind it. */
+/* The segment is a header, and an area of each rank behind it, with the rank's ring. */
 struct br_shm_coll_header {
-    _Alignas(2 * BR_SHM_COLL_LINE) _Atomic uint64_t said[BR_SHM_COLL_NUMBERS];
+    _Alignas(BR_SHM_COLL_PAGE) _Atomic uint64_t said[BR_SHM_COLL_NUMBERS];
 };
 
 /* By which ranks agree on what comes after an epoch (round.h). Numbers of operations, counted
@@ -90,9 +100,9 @@ struct br_shm_area {
      * the communicator has failed. */
     _Alignas(BR_SHM_COLL_LINE) _Atomic uint32_t withdrawn;
     uint8_t notes[BR_SHM_COLL_DEPTH][BR_SHM_COLL_NOTE];
-    _Alignas(BR_SHM_COLL_LINE) uint8_t payload[BR_SHM_COLL_PAYLOAD];
     /* one for each other rank, in the order of the ranks (note 13) */
     _Alignas(BR_SHM_COLL_LINE) uint8_t cells[BR_SHM_COLL_CELLS];
+    _Alignas(BR_SHM_COLL_PAGE) uint8_t payload[]; /* the ring, of br_shm_coll.ring bytes */
 };
 
 struct br_shm_coll {
@@ -105,17 +115,23 @@ struct br_shm_coll {
     /* of this rank's payload, which is a ring: where the last part begins that this rank had put
      * there by each of the last epochs, and where the last one of all begins and ends */
     uint64_t starts[BR_SHM_COLL_DEPTH], last, end;
+    size_t ring;             /* bytes of a rank's payload */
     size_t window;           /* how much of each half of it is used, if what is given fits there */
+    uint32_t places;         /* of it that are in use, from its start; 0: it has halves (note 8) */
+    size_t touched;          /* bytes of it whose pages exist, or are those places' */
+    uint32_t given;          /* epochs with something in it, while not all places are in use */
     size_t cell_bytes;       /* of a cell */
     uint64_t exchanges;      /* begun so far, on all ranks the same */
     struct br_shm_past past; /* how this rank copies into its payload */
 };
 
 /* One rank creates the segment and sends *fd to the other ranks (br_shm_link_send_fd()), which
- * attach. fd stays the caller's, who closes it, in both functions; when create fails there is none.
+ * attach. in_places: rings are of places, so nobody gives more than BR_SHM_COLL_PLACE bytes in an
+ * epoch. fd stays the caller's, who closes it, in both functions; when create fails there is none.
  * Return 0, or with a message -EINVAL, -ENOMEM, -EMFILE, or -EPROTO: no segment for so many
  * ranks. */
-int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int *fd);
+int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
+                       int *fd);
 int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd);
 
 /* Unmaps the segment; the other ranks keep their mappings. An all-zero structure is allowed. */
@@ -127,7 +143,8 @@ void br_shm_coll_say(struct br_shm_coll *coll, enum br_shm_coll_number which, ui
 
 static inline struct br_shm_area *br_shm_coll_area(const struct br_shm_coll *coll, uint32_t rank)
 {
-    return (struct br_shm_area *)(coll->base + sizeof(struct br_shm_coll_header)) + rank;
+    return (struct br_shm_area *)(coll->base + sizeof(struct br_shm_coll_header) +
+                                  rank * (sizeof(struct br_shm_area) + coll->ring));
 }
 
 static inline struct br_shm_slot *br_shm_coll_slot(const struct br_shm_coll *coll, uint32_t rank,
@@ -137,8 +154,13 @@ static inline struct br_shm_slot *br_shm_coll_slot(const struct br_shm_coll *col
     return &br_shm_coll_area(coll, rank)->slots[epoch * BR_SHM_COLL_APART % BR_SHM_COLL_DEPTH];
 }
 
-/* None of the functions below blocks or fails. epoch >= 1, bytes <= BR_SHM_COLL_BYTES. One thread
+/* None of the functions below blocks or fails. epoch >= 1, bytes <= br_shm_coll_most(). One thread
  * at a time for one rank. */
+
+static inline size_t br_shm_coll_most(const struct br_shm_coll *coll)
+{
+    return coll->places ? BR_SHM_COLL_PLACE : BR_SHM_COLL_BYTES;
+}
 
 /* Returns whether this rank may publish its next epoch, with so many bytes (note 2): always when
  * every rank has published the one before. */
@@ -157,7 +179,7 @@ static inline void br_shm_coll_learn(struct br_shm_coll *coll, uint64_t epoch)
 }
 
 /* Publishes this rank's data of an epoch, with the check of its call (note 10). data NULL: they are
- * where br_shm_coll_space() says, of BR_SHM_COLL_BYTES bytes. */
+ * where br_shm_coll_space() says, of br_shm_coll_most() bytes. */
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes);
 
@@ -175,7 +197,7 @@ static inline void br_shm_coll_publish_small(struct br_shm_coll *coll, uint64_t 
     br_prefetch_to_write(br_shm_coll_slot(coll, coll->rank, epoch + BR_SHM_COLL_SOON));
 }
 
-/* Where BR_SHM_COLL_BYTES bytes of the next epoch go, which this rank may publish with as many. */
+/* Where br_shm_coll_most() bytes of the next epoch go, which this rank may publish with as many. */
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch);
 
 /* A note of BR_SHM_COLL_NOTE bytes beside the epoch, which no rank reads while all goes well. It is
@@ -246,8 +268,7 @@ static inline const void *br_shm_coll_data(const struct br_shm_coll *coll, uint3
         return slot->small;
     /* read once: whatever another rank writes there, nothing outside of the payload is accessed */
     start = __atomic_load_n(&slot->start, __ATOMIC_RELAXED);
-    return br_shm_coll_area(coll, rank)->payload +
-           (start <= BR_SHM_COLL_PAYLOAD - bytes ? start : 0);
+    return br_shm_coll_area(coll, rank)->payload + (start <= coll->ring - bytes ? start : 0);
 }
 
 /* Exchanges: in an epoch every rank gives every other one up to coll->cell_bytes bytes, which lie

@@ -38,7 +38,9 @@ static struct br_link *executor_link_to(const struct braid_comm *comm, int rank)
 
 static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm)
 {
-    int fd, rc = br_shm_coll_create(&shm->coll, shm->n, shm->rank, &fd);
+    /* what is said of memory of GPUs does not fit into a place */
+    bool in_places = shm->n == 2 && !comm->context->crowded && !comm->context->gpus;
+    int fd, rc = br_shm_coll_create(&shm->coll, shm->n, shm->rank, in_places, &fd);
 
     if (rc)
         return rc;
@@ -275,8 +277,8 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
 
 static size_t executor_limit(const struct br_shm_executor *shm, enum br_collective collective)
 {
-    if (shm->max_pair_bytes && !br_collective_rooted(collective))
-        return shm->max_pair_bytes;
+    if (shm->max_pair_bytes)
+        return br_collective_rooted(collective) ? BR_SHM_PIECES_BYTES : shm->max_pair_bytes;
     switch (collective) {
     case BR_ALLREDUCE:
         return shm->max_bytes;
@@ -405,9 +407,9 @@ static void executor_set_trip(struct br_shm_executor *shm)
     if (!context->crowded && shm->n != 2)
         return;
     if (context->memory_trip <= 0) {
-        br_shm_past_measure_trip(&shm->coll.past, br_shm_coll_space(&shm->coll, 1),
+        br_shm_past_measure_trip(&shm->coll.past, br_shm_coll_area(&shm->coll, shm->rank)->payload,
                                  context->crowded ? (size_t)32 << 10
-                                                  : (size_t)1 << BR_SHM_PAST_LEAST_BITS);
+                                                  : BR_SHM_COLL_PLACE);
         context->memory_trip = shm->coll.past.trip;
     }
     shm->coll.past.trip = context->memory_trip;

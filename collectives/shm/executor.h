@@ -59,6 +59,8 @@
  * (coll.h, note 13). What only copies is copied once where the memory is braid_alloc()'s
  * (mapped.h). */
 #define BR_SHM_PAIR_BYTES (2u << 20)
+/* Rooted ones, in pieces. */
+#define BR_SHM_PIECES_BYTES (64u << 10)
 
 /* How often the segment is looked at while nobody does so all the time. */
 #define BR_SHM_POLL_NS (50 * BR_US)
@@ -83,8 +85,9 @@ struct br_shm_executor {
     /* that a rank gives: of all-reduces, of reduces, of alltoalls and reduce_scatters, of what is
      * read directly, of others */
     size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_direct_bytes, max_copied_bytes;
-    size_t max_pair_bytes; /* instead of those, if not 0: of what has no root */
-    size_t small_end;      /* calls of fewer bytes need no operation (small.h) */
+    /* of what has no root, if not 0, and then BR_SHM_PIECES_BYTES of what has, instead of those */
+    size_t max_pair_bytes;
+    size_t small_end; /* calls of fewer bytes need no operation (small.h) */
     /* how long such a call waits before its first look, in parts of a pause (small.c) */
     uint32_t small_wait[BR_COLLECTIVES];
     size_t split_bytes;        /* all-reduces from this size on are split (split.h) */
@@ -102,6 +105,7 @@ struct br_shm_executor {
     bool has_read, exchanges, reads;
     /* of the ranks whose round is needed, those below it have published it, for the same call */
     uint32_t seen;
+    bool pieces; /* each round is a piece of what one rank gives, which waits for nobody */
     struct br_shm_direct direct;
     bool busy; /* an operation on the short way has the turn; the queue waits */
     /* the operation that has the turn, which is that one or the head of `queue`, has published */

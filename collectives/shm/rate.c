@@ -13,7 +13,7 @@
 /* Behind what this rank gives itself. */
 static void *rate_out(struct br_shm_coll *coll)
 {
-    return (uint8_t *)br_shm_coll_space(coll, 1) + BYTES;
+    return br_shm_coll_area(coll, coll->rank)->payload + BYTES;
 }
 
 static uint64_t reduce_once(struct br_shm_coll *coll, const void *const *in, uint32_t n)
@@ -39,7 +39,7 @@ struct br_shm_rate br_shm_rate_measure(struct br_shm_coll *coll)
     const void *in[SOURCES];
 
     for (uint32_t r = 0; r < n; r++)
-        in[r] = br_shm_coll_data(coll, r, 1, BYTES);
+        in[r] = br_shm_coll_area(coll, r)->payload;
     for (int i = 0; i < TIMES; i++) {
         uint64_t took = reduce_once(coll, in, n);
 

@@ -73,9 +73,10 @@ static struct ranks round_needed(const struct br_shm_executor *shm, const struct
     bool from_root = br_collective_from_root(op->collective);
     uint32_t root = (uint32_t)op->root;
 
-    /* The next round begins when all have published this one, and all say whether they could read
-     */
-    if (shm->has_read || shm->form == BR_SHM_OUTCOMES || shm->form == BR_SHM_SPLIT ||
+    /* The next round begins when all have published this one, unless it is only a piece; and all
+     * say whether they could read */
+    if ((shm->has_read && !shm->pieces) || shm->form == BR_SHM_OUTCOMES ||
+        shm->form == BR_SHM_SPLIT ||
         (!from_root && (!br_collective_to_root(op->collective) || shm->rank == root)))
         return (struct ranks){0, shm->n};
     return from_root ? (struct ranks){root, root + 1} : (struct ranks){0, 0};
@@ -103,8 +104,12 @@ int br_shm_round_waits_for(const struct br_shm_executor *shm, const struct br_op
 static size_t round_given(const struct br_shm_executor *shm, const struct br_operation *op,
                           uint32_t rank)
 {
-    return shm->rounds > 1 ? BR_SHM_COLL_BYTES
-                           : round_blocks(shm, op, rank) * br_shm_round_block_bytes(op);
+    if (shm->rounds > 1 && !shm->pieces)
+        return BR_SHM_COLL_BYTES;
+    return op->collective == BR_BARRIER
+               ? 0
+               : round_blocks(shm, op, rank) * round_elements(shm, op).count *
+                     br_type_size(op->type);
 }
 
 /* What `rank` gives in this round of a block. */
@@ -397,6 +402,15 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
     }
 }
 
+/* Publishes what this rank gives in this round, at once. false: there is no room. */
+static bool round_give(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    size_t gives = round_given(shm, op, shm->rank);
+    const void *data = gives ? round_part(shm, op, shm->rank, round_first_block(shm, op)) : NULL;
+
+    return br_shm_round_publish(shm, op, data, gives);
+}
+
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
     size_t block = br_shm_round_block_bytes(op);
@@ -413,12 +427,11 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     shm->rounds = 1;
     shm->chunk = op->count;
     shm->has_read = false;
-    if (!split && !exchanges && block <= most) {
-        size_t gives = round_blocks(shm, op, shm->rank) * block,
-               skips = gives ? round_first_block(shm, op) * block : 0;
-
-        return br_shm_round_publish(shm, op, (const uint8_t *)op->send + skips, gives);
-    }
+    shm->pieces = br_shm_round_in_pieces(shm, op->collective, block);
+    if (shm->pieces)
+        round_cut(shm, op, BR_SHM_COLL_PLACE);
+    if (shm->pieces || (!split && !exchanges && block <= most))
+        return round_give(shm, op);
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1,
                                  exchanges || split ? 0 : BR_SHM_COLL_BYTES))
         return false;
@@ -515,6 +528,15 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
             return rc;
         if (needed.end - needed.first == shm->n)
             br_shm_coll_learn(&shm->coll, shm->epoch);
+        if (shm->has_read && shm->pieces) {
+            shm->round++;
+            if (!round_give(shm, op)) {
+                shm->round--;
+                return 0;
+            }
+            shm->has_read = false;
+            continue;
+        }
         if (shm->has_read) {
             shm->has_read = false;
             round_go_on(shm, op);

@@ -48,6 +48,14 @@ static inline bool br_shm_round_exchanges(const struct br_shm_executor *shm,
                 : collective == BR_ALLTOALL || collective == BR_REDUCE_SCATTER);
 }
 
+/* Does an operation of a block of so many bytes go in pieces, each in the ring's next place: of two
+ * ranks one gives and does not wait for the other? */
+static inline bool br_shm_round_in_pieces(const struct br_shm_executor *shm,
+                                          enum br_collective collective, size_t block)
+{
+    return shm->coll.places && br_collective_rooted(collective) && block > BR_SHM_COLL_PLACE;
+}
+
 /* Are cells so large that an alltoall of any size goes in chunks, not by direct reads? */
 static inline bool br_shm_round_in_cells(const struct br_shm_executor *shm)
 {

@@ -197,6 +197,6 @@ void br_shm_small_go_on(struct br_shm_executor *shm, const struct br_operation *
     shm->round = shm->first_round = 0;
     shm->rounds = 1;
     shm->chunk = op->count;
-    shm->has_read = false;
+    shm->has_read = shm->pieces = false;
     shm->busy = shm->published = true;
 }

@@ -35,13 +35,20 @@ static int watch_behind(const struct br_shm_executor *shm)
     return behind;
 }
 
+/* What an operation waits for that has the turn: what others publish, or room for its next round?
+ */
+static bool watch_for_data(const struct br_shm_executor *shm)
+{
+    return shm->published && !(shm->pieces && shm->has_read);
+}
+
 int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_operation *op)
 {
     const struct br_operation *first = op ? op : br_shm_executor_head(shm);
 
     if (!first)
         return -1;
-    return shm->published ? br_shm_round_waits_for(shm, first) : watch_behind(shm);
+    return watch_for_data(shm) ? br_shm_round_waits_for(shm, first) : watch_behind(shm);
 }
 
 /* An operation of this rank, by one of its rounds that not all ranks have published. */
@@ -79,7 +86,8 @@ const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
                                         const struct br_operation *op, char *text, size_t bytes)
 {
     const struct br_operation *first = shm->busy ? NULL : br_shm_executor_head(shm);
-    int rank = shm->published ? br_shm_round_waits_for(shm, first ? first : op) : watch_behind(shm);
+    int rank =
+        watch_for_data(shm) ? br_shm_round_waits_for(shm, first ? first : op) : watch_behind(shm);
     char name[80];
 
     if (first && first->shm_role != BR_SHM_ROLE_COLLECTIVE &&
@@ -177,7 +185,7 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
         uint64_t missing = br_shm_coll_missing(&shm->coll, r, shm->epoch + 1);
         struct begun begun;
 
-        if (missing > shm->epoch || (shm->published && !br_shm_round_needs(shm, first, r)))
+        if (missing > shm->epoch || (watch_for_data(shm) && !br_shm_round_needs(shm, first, r)))
             continue;
         begun = watch_begun(shm, missing); /* what that rank, which is behind, is to call next */
         br_worker_waits_for(w, br_group_in_job(shm->group, (int)r), begun.group->number,

@@ -22,9 +22,9 @@ static void create__bad_numbers(void **state)
     int fd;
 
     (void)state;
-    assert_int_equal(br_shm_coll_create(&coll, 2, 2, &fd), -EINVAL);
-    assert_int_equal(br_shm_coll_create(&coll, 0, 0, &fd), -EINVAL);
-    assert_int_equal(br_shm_coll_create(&coll, BR_SHM_COLL_RANKS + 1, 0, &fd), -EINVAL);
+    assert_int_equal(br_shm_coll_create(&coll, 2, 2, false, &fd), -EINVAL);
+    assert_int_equal(br_shm_coll_create(&coll, 0, 0, false, &fd), -EINVAL);
+    assert_int_equal(br_shm_coll_create(&coll, BR_SHM_COLL_RANKS + 1, 0, false, &fd), -EINVAL);
 }
 
 static void attach__not_a_shm_coll(void **state)
@@ -52,7 +52,7 @@ static void publish__is_read_by_others(void **state)
 
     (void)state;
     memset(large, 7, sizeof large);
-    assert_int_equal(br_shm_coll_create(&a, 2, 0, &fd), 0);
+    assert_int_equal(br_shm_coll_create(&a, 2, 0, false, &fd), 0);
     assert_int_equal(br_shm_coll_attach(&b, 2, 1, fd), 0);
     close(fd);
     assert_int_equal(br_shm_coll_said(&b, BR_SHM_COLL_SPLIT_BYTES), 0);
@@ -83,7 +83,7 @@ static void open_two(struct br_shm_coll *a, struct br_shm_coll *b)
 {
     int fd;
 
-    assert_int_equal(br_shm_coll_create(a, 2, 0, &fd), 0);
+    assert_int_equal(br_shm_coll_create(a, 2, 0, false, &fd), 0);
     assert_int_equal(br_shm_coll_attach(b, 2, 1, fd), 0);
     close(fd);
 }
@@ -183,8 +183,37 @@ static void may_publish__until_the_bytes_are_full(void **state)
     br_shm_coll_close(&b);
 }
 
+/* A ring of places has room for one of half of those that are in use, whatever their bytes, and in
+ * the end all of them are in use. */
+static void may_publish__until_half_of_the_places_are_full(void **state)
+{
+    struct br_shm_coll a, b;
+    uint64_t next = 1, read;
+    int fd;
+
+    (void)state;
+    assert_int_equal(br_shm_coll_create(&a, 2, 0, true, &fd), 0);
+    assert_int_equal(br_shm_coll_attach(&b, 2, 1, fd), 0);
+    close(fd);
+    for (int lap = 0; lap < 300; lap++) {
+        uint32_t places = a.places;
+
+        read = next;
+        next = run_ahead(&a, next, lap % 3 ? BR_SHM_COLL_PLACE : 500);
+        assert_true(next - read < BR_SHM_COLL_DEPTH);
+        if (places == a.places && places / 2 < BR_SHM_COLL_DEPTH)
+            assert_in_range(next - read, places / 8, places / 2);
+        follow(&b, read, next, lap % 3 ? BR_SHM_COLL_PLACE : 500);
+        if (lap % 2)
+            br_shm_coll_learn(&a, next - 1);
+    }
+    assert_int_equal(a.places, BR_SHM_COLL_PLACES);
+    br_shm_coll_close(&a);
+    br_shm_coll_close(&b);
+}
+
 #define RANKS  3u
-#define EPOCHS 4000u
+#define EPOCHS 6000u
 
 /* A word that only epoch, rank and place decide. */
 static uint32_t word(uint64_t epoch, uint32_t rank, uint32_t i)
@@ -208,7 +237,7 @@ static int run_rank(int fd, uint32_t rank)
         uint32_t from = (uint32_t)((rank + epoch) % RANKS);
         const uint32_t *data;
 
-        n = 1 + (uint32_t)br_random_below(&random, epoch % 16 ? 64 : sizeof words / 4);
+        n = 1 + (uint32_t)br_random_below(&random, epoch % 16 ? 64 : br_shm_coll_most(&coll) / 4);
         for (uint32_t i = 0; i < n; i++)
             words[i] = word(epoch, rank, i);
         while (!br_shm_coll_may_publish(&coll, epoch, n * 4))
@@ -225,13 +254,12 @@ static int run_rank(int fd, uint32_t rank)
     return 0;
 }
 
-static void rounds__nobody_overtakes_a_reader(void **state)
+static void check_rounds(bool in_places)
 {
     struct br_shm_coll coll;
     int fd, status;
 
-    (void)state;
-    assert_int_equal(br_shm_coll_create(&coll, RANKS, 0, &fd), 0);
+    assert_int_equal(br_shm_coll_create(&coll, RANKS, 0, in_places, &fd), 0);
     br_shm_coll_close(&coll);
     for (uint32_t rank = 1; rank < RANKS; rank++)
         if (!fork())
@@ -242,6 +270,13 @@ static void rounds__nobody_overtakes_a_reader(void **state)
         assert_int_equal(status, 0);
     }
     close(fd);
+}
+
+static void rounds__nobody_overtakes_a_reader(void **state)
+{
+    (void)state;
+    check_rounds(false);
+    check_rounds(true);
 }
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
@@ -303,7 +338,7 @@ static void exchange__nobody_overtakes_a_reader(void **state)
         memset(partners, 0, sizeof partners);
         for (uint32_t r = 0; r < n; r++)
             assert_int_equal(r ? br_shm_coll_attach(&partners[r].coll, n, r, fd)
-                               : br_shm_coll_create(&partners[r].coll, n, 0, &fd),
+                               : br_shm_coll_create(&partners[r].coll, n, 0, false, &fd),
                              0);
         close(fd);
         assert_true(partners[0].coll.cell_bytes * (n - 1) <= BR_SHM_COLL_CELLS);
@@ -363,6 +398,7 @@ int main(void)
         cmocka_unit_test(publish__is_read_by_others),
         cmocka_unit_test(may_publish__until_the_slots_are_full),
         cmocka_unit_test(may_publish__until_the_bytes_are_full),
+        cmocka_unit_test(may_publish__until_half_of_the_places_are_full),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),
         cmocka_unit_test(exchange__nobody_overtakes_a_reader),
         cmocka_unit_test(withdraw__is_seen_by_others),

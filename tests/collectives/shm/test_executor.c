@@ -32,7 +32,7 @@ static uint64_t read_bytes[N]; /* directly */
 static int job_ranks[N] = {4, 7, 1};
 static struct br_group group = {.number = 5, .size = N, .ranks = job_ranks};
 
-static int open_segment_of(int ranks)
+static int open_segment_of(int ranks, bool in_places)
 {
     int fd = -1;
 
@@ -56,7 +56,7 @@ static int open_segment_of(int ranks)
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
         if (r ? br_shm_coll_attach(&shm->coll, shm->n, r, fd)
-              : br_shm_coll_create(&shm->coll, shm->n, 0, &fd))
+              : br_shm_coll_create(&shm->coll, shm->n, 0, in_places, &fd))
             return -1;
         for (int i = 0; i < 64; i++)
             in[r][i] = (int32_t)r * 1000 + i;
@@ -67,13 +67,19 @@ static int open_segment_of(int ranks)
 static int open_segment(void **state)
 {
     (void)state;
-    return open_segment_of(N);
+    return open_segment_of(N, false);
 }
 
 static int open_pair(void **state)
 {
     (void)state;
-    return open_segment_of(2);
+    return open_segment_of(2, false);
+}
+
+static int open_pair_in_places(void **state)
+{
+    (void)state;
+    return open_segment_of(2, true);
 }
 
 static int close_segment(void **state)
@@ -145,12 +151,10 @@ static void takes__of_a_pair(void **state)
     for (int c = 0; c < BR_COLLECTIVES; c++) {
         struct br_operation op = make(0, (enum br_collective)c, 1u << 18, 0, 0);
 
-        if (c == BR_REDUCE)
-            op.count = 1536;
-        if (c == BR_ALLREDUCE || c == BR_REDUCE_SCATTER || c == BR_ALLGATHER || c == BR_ALLTOALL)
-            op.count = 1u << 19;
         if (c == BR_BARRIER || c == BR_SCAN || c == BR_EXSCAN)
             continue;
+        op.count = (br_collective_rooted((enum br_collective)c) ? BR_SHM_PIECES_BYTES : 2u << 20) /
+                   sizeof(int32_t);
         assert_true(br_shm_executor_takes(&locals[0], &op));
         op.count++;
         assert_false(br_shm_executor_takes(&locals[0], &op));
@@ -857,6 +861,39 @@ static void complete__of_a_pair(void **state)
     check_pair();
 }
 
+/* Who gives in pieces waits for nobody while there is room, and then for the other one. */
+static void complete__of_pieces(void **state)
+{
+    const size_t piece = BR_SHM_COLL_PLACE / sizeof(int32_t),
+                 room = BR_SHM_COLL_FIRST_PLACES / 2 * piece;
+    struct br_shm_executor *root = &locals[1], *other = &locals[0];
+    struct br_operation ops[N];
+    int rc[2] = {0};
+
+    (void)state;
+    make_large(ops, BR_BROADCAST, false, room);
+    assert_true(br_shm_executor_begin(root, &ops[1]));
+    assert_int_equal(br_shm_executor_complete(root, &ops[1]), 1);
+    assert_true(br_shm_executor_begin(other, &ops[0]));
+    assert_int_equal(br_shm_executor_complete(other, &ops[0]), 1);
+    check_large(ops, room);
+    free_large(ops);
+    make_large(ops, BR_BROADCAST, false, room + 2 * piece + 1);
+    assert_true(br_shm_executor_begin(root, &ops[1]));
+    assert_int_equal(br_shm_executor_complete(root, &ops[1]), 0);
+    assert_int_equal(br_shm_executor_missing(root, &ops[1]), 0);
+    assert_true(br_shm_executor_begin(other, &ops[0]));
+    assert_int_equal(br_shm_executor_complete(other, &ops[0]), 0);
+    assert_int_equal(br_shm_executor_missing(other, &ops[0]), 1);
+    for (int turn = 0; turn < 10 && !(rc[0] && rc[1]); turn++) {
+        rc[1] = rc[1] ? rc[1] : br_shm_executor_complete(root, &ops[1]);
+        rc[0] = rc[0] ? rc[0] : br_shm_executor_complete(other, &ops[0]);
+    }
+    assert_true(rc[0] == 1 && rc[1] == 1);
+    check_large(ops, room + 2 * piece + 1);
+    free_large(ops);
+}
+
 /* What only copies asks first whether both have mapped memory: here neither has. */
 static void complete__of_a_pair_unmapped(void **state)
 {
@@ -1353,6 +1390,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__of_a_pair, open_pair, close_segment),
+        cmocka_unit_test_setup_teardown(complete__of_a_pair, open_pair_in_places, close_segment),
+        cmocka_unit_test_setup_teardown(complete__of_pieces, open_pair_in_places, close_segment),
         cmocka_unit_test_setup_teardown(complete__of_a_pair_unmapped, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(publish__of_a_pair, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(complete__pair_does_not_split, open_pair, close_segment),

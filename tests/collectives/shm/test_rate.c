@@ -24,7 +24,7 @@ static void measure__leaves_a_segment_of_any_size_as_it_was(void **state)
         struct br_shm_rate rate;
         int fd;
 
-        assert_int_equal(br_shm_coll_create(&coll, ranks[i], 0, &fd), 0);
+        assert_int_equal(br_shm_coll_create(&coll, ranks[i], 0, false, &fd), 0);
         close(fd);
         rate = br_shm_rate_measure(&coll);
         if (ranks[i] > 1)
