@@ -273,8 +273,8 @@ int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_
  */
 bool br_worker_uses_only(const struct br_worker *worker, int rank, uint32_t devices);
 
-/* What the rails to all peers carry in their least round trips, as far as that has been measured
- * lately, bytes. */
+/* What the rails to all peers carry in their least round trips, bytes: by the most that each has
+ * carried since it was last slower than its window let it be. */
 uint64_t br_worker_path_bytes(const struct br_worker *worker);
 
 /* true when every rail of every peer has been up whose links are not made on demand. */

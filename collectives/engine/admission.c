@@ -86,7 +86,8 @@ static bool admission_has_scratch(const struct br_engine *engine, const struct b
         bytes += br_fragment_bytes(fragment->op, fragment->index);
         runs++;
     }
-    return runs < br_admission_window(engine, op) || bytes <= enough_bytes(engine);
+    return runs < br_admission_window(engine, op) ||
+           (runs < engine->config.max_fragments / 2 && bytes <= enough_bytes(engine));
 }
 
 /* One that waits for its view (epochs.h) will. */

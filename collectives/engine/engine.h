@@ -20,7 +20,8 @@ struct br_engine_config {
     int rank, size; /* of the job */
     /* fragments that run at once, over all operations [64]; at least 2 */
     uint32_t max_fragments;
-    /* how many of these may be large and at least as urgent as the next to start [3; 9 where a peer
+    /* how many of these may be large and at least as urgent as the next to start, unless paths are
+     * long (admission.c, note 1) [3; 9 where a peer
      * has several rails; else 4 for an all-reduce of BR_CUBE_FRAGMENTS fragments in a BCube] */
     uint32_t window;
     /* * a large buffer is cut into chunks of about this size [512 KiB] */

@@ -13,14 +13,11 @@
 
 #include "collectives/schedule/builder.h"
 
-/* Generates the steps of the builder's rank: of an all-reduce, barrier, allgather, reduce-scatter
- * or alltoall. Ranks [c * per_core, (c + 1) * per_core) share a core; n is a multiple of per_core,
- * which is at least 2, as is the number of cores. packed: of an allgather and a reduce-scatter,
- * whose blocks then travel as one message and the schedule is uncut; else each block of them is a
- * message. -ENOMEM. */
+/* Generates the steps of the builder's rank: of an all-reduce, barrier, allgather or
+ * reduce-scatter. Ranks [c * per_core, (c + 1) * per_core) share a core; n is a multiple of
+ * per_core, which is at least 2, as is the number of cores. packed: of an allgather and a
+ * reduce-scatter, whose blocks then travel as one message and the schedule is uncut; else each
+ * block of them is a message. -ENOMEM. */
 int br_generate_core_tree(struct br_builder *builder, uint32_t per_core, bool packed);
-
-/* Blocks of the longest message of an alltoall. */
-uint32_t br_core_tree_packed(uint32_t n, uint32_t per_core);
 
 #endif
