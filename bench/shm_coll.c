@@ -118,7 +118,8 @@ static void run(uint32_t ranks, uint32_t rank, int fd)
 {
     static const size_t sizes[] = {8, 56, 64, 256, 1024, 4096, 16384, 32768, 65536, 131072};
 
-    if (br_numa_pin((int)rank % br_numa_cpus()) || br_shm_coll_attach(&coll, ranks, rank, fd)) {
+    if (br_numa_pin((int)rank % br_numa_cpus()) ||
+        br_shm_coll_attach(&coll, ranks, rank, false, fd)) {
         fprintf(stderr, "shm_coll: %s\n", br_error_message());
         exit(1);
     }

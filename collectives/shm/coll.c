@@ -15,6 +15,12 @@
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
 #define LAYOUT  5u /* of the segment: another number with each change */
 
+/* What BR_SHM_COLL_LAYOUT says. */
+static uint64_t shm_coll_layout(bool in_places)
+{
+    return 2 * LAYOUT + in_places;
+}
+
 static size_t shm_coll_ring(bool in_places)
 {
     return in_places ? (size_t)BR_SHM_COLL_PLACES * BR_SHM_COLL_PLACE : PAYLOAD;
@@ -66,14 +72,15 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     return 0;
 }
 
-int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd)
+int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
+                       int fd)
 {
     int rc = shm_coll_map(coll, ranks, rank, fd);
 
     if (rc)
         return rc;
-    if (br_shm_coll_said(coll, BR_SHM_COLL_LAYOUT) == LAYOUT)
-        rc = shm_coll_set_rings(coll, br_shm_coll_said(coll, BR_SHM_COLL_IN_PLACES));
+    if (br_shm_coll_said(coll, BR_SHM_COLL_LAYOUT) == shm_coll_layout(in_places))
+        rc = shm_coll_set_rings(coll, in_places);
     else
         rc = br_error(EPROTO, "another rank of this host runs another version of braid, with other "
                               "shared memory of collectives: run the same one everywhere");
@@ -98,8 +105,7 @@ int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
         close(*fd);
         return rc;
     }
-    br_shm_coll_say(coll, BR_SHM_COLL_LAYOUT, LAYOUT);
-    br_shm_coll_say(coll, BR_SHM_COLL_IN_PLACES, in_places);
+    br_shm_coll_say(coll, BR_SHM_COLL_LAYOUT, shm_coll_layout(in_places));
     return shm_coll_set_rings(coll, in_places);
 }
 

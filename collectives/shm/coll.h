@@ -63,7 +63,6 @@ enum br_shm_coll_number {
     BR_SHM_COLL_SPLIT_BYTES, /* all-reduces from this size on are split (split.h) */
     BR_SHM_COLL_LAYOUT, /* of which version of braid the segment is; in all of them at this place */
     BR_SHM_COLL_DIRECT, /* 1: ranks may try to read each other's memory (direct.h) */
-    BR_SHM_COLL_IN_PLACES, /* 1: rings are of places (note 8) */
     BR_SHM_COLL_NUMBERS
 };
 
@@ -126,13 +125,14 @@ struct br_shm_coll {
 };
 
 /* One rank creates the segment and sends *fd to the other ranks (br_shm_link_send_fd()), which
- * attach. in_places: rings are of places, so nobody gives more than BR_SHM_COLL_PLACE bytes in an
+ * attach. in_places, on all ranks the same: rings are of places, so nobody gives more than BR_SHM_COLL_PLACE bytes in an
  * epoch. fd stays the caller's, who closes it, in both functions; when create fails there is none.
  * Return 0, or with a message -EINVAL, -ENOMEM, -EMFILE, or -EPROTO: no segment for so many
  * ranks. */
 int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
                        int *fd);
-int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd);
+int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
+                       int fd);
 
 /* Unmaps the segment; the other ranks keep their mappings. An all-zero structure is allowed. */
 void br_shm_coll_close(struct br_shm_coll *coll);

@@ -36,11 +36,16 @@ static struct br_link *executor_link_to(const struct braid_comm *comm, int rank)
     return comm->context->worker->peers[br_group_in_job(comm->group, rank)].rails[0].link;
 }
 
+/* Each rank decides for itself, as what another one writes there must not decide how far it writes.
+ * What is said of memory of GPUs does not fit into a place. */
+static bool executor_in_places(const struct braid_comm *comm)
+{
+    return comm->size == 2 && !comm->context->crowded && !comm->context->gpus;
+}
+
 static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm)
 {
-    /* what is said of memory of GPUs does not fit into a place */
-    bool in_places = shm->n == 2 && !comm->context->crowded && !comm->context->gpus;
-    int fd, rc = br_shm_coll_create(&shm->coll, shm->n, shm->rank, in_places, &fd);
+    int fd, rc = br_shm_coll_create(&shm->coll, shm->n, shm->rank, executor_in_places(comm), &fd);
 
     if (rc)
         return rc;
@@ -55,15 +60,19 @@ static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm
     return rc;
 }
 
-/* Which ranks are meant to share this rank's core is known of those of a job on one host. */
+/* Which ranks are meant to share this rank's core is known by their numbers in a job on one host.
+ */
 static void executor_find_beside(struct br_shm_executor *shm, const struct braid_comm *comm)
 {
     const struct br_cpu_affinity *affinity = &comm->context->settings.cpu_affinity;
 
-    if (comm->size == comm->context->size) {
-        shm->first_beside = affinity->first;
-        shm->end_beside = affinity->end;
-    }
+    if (comm->size != comm->context->size)
+        return;
+    for (int r = 0; r < comm->size; r++)
+        if (br_group_in_job(comm->group, r) != r)
+            return;
+    shm->first_beside = affinity->first;
+    shm->end_beside = affinity->end;
 }
 
 static int executor_receive_fd(struct braid_comm *comm, struct br_shm_executor *shm)
@@ -72,7 +81,7 @@ static int executor_receive_fd(struct braid_comm *comm, struct br_shm_executor *
 
     if (fd < 0)
         return fd;
-    rc = br_shm_coll_attach(&shm->coll, shm->n, shm->rank, fd);
+    rc = br_shm_coll_attach(&shm->coll, shm->n, shm->rank, executor_in_places(comm), fd);
     close(fd);
     return rc;
 }
@@ -408,8 +417,7 @@ static void executor_set_trip(struct br_shm_executor *shm)
         return;
     if (context->memory_trip <= 0) {
         br_shm_past_measure_trip(&shm->coll.past, br_shm_coll_area(&shm->coll, shm->rank)->payload,
-                                 context->crowded ? (size_t)32 << 10
-                                                  : BR_SHM_COLL_PLACE);
+                                 context->crowded ? (size_t)32 << 10 : BR_SHM_COLL_PLACE);
         context->memory_trip = shm->coll.past.trip;
     }
     shm->coll.past.trip = context->memory_trip;

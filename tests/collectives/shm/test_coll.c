@@ -33,14 +33,29 @@ static void attach__not_a_shm_coll(void **state)
     int fd = br_segment_create("small", 4096);
 
     (void)state;
-    assert_int_equal(br_shm_coll_attach(&coll, 2, 1, fd), -EPROTO);
-    assert_int_equal(br_shm_coll_attach(&coll, 2, 1, 0), -EPROTO);
+    assert_int_equal(br_shm_coll_attach(&coll, 2, 1, false, fd), -EPROTO);
+    assert_int_equal(br_shm_coll_attach(&coll, 2, 1, false, 0), -EPROTO);
     br_shm_coll_close(&coll);
     close(fd);
     fd = br_segment_create("of another version", 64 << 20);
-    assert_int_equal(br_shm_coll_attach(&coll, 2, 1, fd), -EPROTO);
+    assert_int_equal(br_shm_coll_attach(&coll, 2, 1, false, fd), -EPROTO);
     assert_non_null(strstr(br_error_message(), "version"));
     close(fd);
+}
+
+/* How far a rank writes is not for another one to say. */
+static void attach__other_rings(void **state)
+{
+    struct br_shm_coll a, b;
+    int fd;
+
+    (void)state;
+    for (int in_places = 0; in_places < 2; in_places++) {
+        assert_int_equal(br_shm_coll_create(&a, 2, 0, in_places, &fd), 0);
+        assert_int_equal(br_shm_coll_attach(&b, 2, 1, !in_places, fd), -EPROTO);
+        br_shm_coll_close(&a);
+        close(fd);
+    }
 }
 
 static void publish__is_read_by_others(void **state)
@@ -53,7 +68,7 @@ static void publish__is_read_by_others(void **state)
     (void)state;
     memset(large, 7, sizeof large);
     assert_int_equal(br_shm_coll_create(&a, 2, 0, false, &fd), 0);
-    assert_int_equal(br_shm_coll_attach(&b, 2, 1, fd), 0);
+    assert_int_equal(br_shm_coll_attach(&b, 2, 1, false, fd), 0);
     close(fd);
     assert_int_equal(br_shm_coll_said(&b, BR_SHM_COLL_SPLIT_BYTES), 0);
     br_shm_coll_say(&a, BR_SHM_COLL_SPLIT_BYTES, UINT64_MAX);
@@ -84,7 +99,7 @@ static void open_two(struct br_shm_coll *a, struct br_shm_coll *b)
     int fd;
 
     assert_int_equal(br_shm_coll_create(a, 2, 0, false, &fd), 0);
-    assert_int_equal(br_shm_coll_attach(b, 2, 1, fd), 0);
+    assert_int_equal(br_shm_coll_attach(b, 2, 1, false, fd), 0);
     close(fd);
 }
 
@@ -193,7 +208,7 @@ static void may_publish__until_half_of_the_places_are_full(void **state)
 
     (void)state;
     assert_int_equal(br_shm_coll_create(&a, 2, 0, true, &fd), 0);
-    assert_int_equal(br_shm_coll_attach(&b, 2, 1, fd), 0);
+    assert_int_equal(br_shm_coll_attach(&b, 2, 1, true, fd), 0);
     close(fd);
     for (int lap = 0; lap < 300; lap++) {
         uint32_t places = a.places;
@@ -223,14 +238,14 @@ static uint32_t word(uint64_t epoch, uint32_t rank, uint32_t i)
 
 /* Every rank reads only one other rank in each epoch, which leaves all the waiting to
  * br_shm_coll_may_publish(). */
-static int run_rank(int fd, uint32_t rank)
+static int run_rank(int fd, uint32_t rank, bool in_places)
 {
     static uint32_t words[BR_SHM_COLL_BYTES / 4];
     uint32_t n;
     struct br_random random;
     struct br_shm_coll coll;
 
-    if (br_shm_coll_attach(&coll, RANKS, rank, fd))
+    if (br_shm_coll_attach(&coll, RANKS, rank, in_places, fd))
         return 1;
     br_random_seed(&random, 3);
     for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
@@ -263,8 +278,8 @@ static void check_rounds(bool in_places)
     br_shm_coll_close(&coll);
     for (uint32_t rank = 1; rank < RANKS; rank++)
         if (!fork())
-            _exit(run_rank(fd, rank));
-    assert_int_equal(run_rank(fd, 0), 0);
+            _exit(run_rank(fd, rank, in_places));
+    assert_int_equal(run_rank(fd, 0, in_places), 0);
     for (uint32_t rank = 1; rank < RANKS; rank++) {
         assert_true(wait(&status) > 0);
         assert_int_equal(status, 0);
@@ -337,7 +352,7 @@ static void exchange__nobody_overtakes_a_reader(void **state)
     for (uint32_t n = 2; n <= PARTNERS; n++) {
         memset(partners, 0, sizeof partners);
         for (uint32_t r = 0; r < n; r++)
-            assert_int_equal(r ? br_shm_coll_attach(&partners[r].coll, n, r, fd)
+            assert_int_equal(r ? br_shm_coll_attach(&partners[r].coll, n, r, false, fd)
                                : br_shm_coll_create(&partners[r].coll, n, 0, false, &fd),
                              0);
         close(fd);
@@ -395,6 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(create__bad_numbers),
         cmocka_unit_test(attach__not_a_shm_coll),
+        cmocka_unit_test(attach__other_rings),
         cmocka_unit_test(publish__is_read_by_others),
         cmocka_unit_test(may_publish__until_the_slots_are_full),
         cmocka_unit_test(may_publish__until_the_bytes_are_full),

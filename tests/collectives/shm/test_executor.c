@@ -55,7 +55,7 @@ static int open_segment_of(int ranks, bool in_places)
         shm->split_bytes = shm->split_reduce_bytes = SIZE_MAX;
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
-        if (r ? br_shm_coll_attach(&shm->coll, shm->n, r, fd)
+        if (r ? br_shm_coll_attach(&shm->coll, shm->n, r, in_places, fd)
               : br_shm_coll_create(&shm->coll, shm->n, 0, in_places, &fd))
             return -1;
         for (int i = 0; i < 64; i++)

@@ -191,7 +191,7 @@ static void run_ranks(uint32_t n, size_t split_bytes, bool direct)
             .allowed = direct, .token = 77 + r, .read_bytes = &ranks[r].read_bytes};
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
-        assert_int_equal(r ? br_shm_coll_attach(&shm->coll, n, r, fd)
+        assert_int_equal(r ? br_shm_coll_attach(&shm->coll, n, r, false, fd)
                            : br_shm_coll_create(&shm->coll, n, 0, false, &fd),
                          0);
         shm->coll.past.trip = n % 2 ? 1e-12 : 0; /* all that is measured goes past the caches */

@@ -37,7 +37,7 @@ static int set_up(void **state)
                                         .split_reduce_bytes = 80,
                                         .small_end = BR_SHM_COLL_SMALL + 1};
         br_list_init(&shm->queue);
-        if (r ? br_shm_coll_attach(&shm->coll, RANKS, r, fd)
+        if (r ? br_shm_coll_attach(&shm->coll, RANKS, r, false, fd)
               : br_shm_coll_create(&shm->coll, RANKS, 0, false, &fd))
             return -1;
     }

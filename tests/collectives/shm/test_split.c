@@ -21,7 +21,7 @@ static void open_ranks(uint32_t n)
     int fd = -1;
 
     for (uint32_t r = 0; r < n; r++)
-        assert_int_equal(r ? br_shm_coll_attach(&colls[r], n, r, fd)
+        assert_int_equal(r ? br_shm_coll_attach(&colls[r], n, r, false, fd)
                            : br_shm_coll_create(&colls[r], n, 0, false, &fd),
                          0);
     close(fd);
