@@ -156,7 +156,7 @@ struct br_rail {
     struct br_probe probes[BR_PROBES];
     uint32_t probe_head, probe_tail;
     uint32_t sent;                            /* numbered messages posted on this link */
-    uint32_t peer_arrived, peer_released;     /* of these, from ACK */
+    uint32_t peer_arrived, peer_released;     /* of these, from ACK and EAGER */
     uint32_t sent_bytes, peer_released_bytes; /* their payload, and that of those released */
     /* payload that is not released, from which on no credit is left: BR_CREDIT_BYTES, or what a
      * long path carries in two round trips */
@@ -183,9 +183,9 @@ struct br_rail {
     uint64_t rx_bytes;
     uint32_t arrived;             /* numbered messages */
     struct br_list unexpected;    /* messages of this link that wait for their transfer (match.c) */
-    uint32_t released, announced; /* announced: `released` in the last ACK */
+    uint32_t released, announced; /* announced: `released` as last said */
     uint32_t held_bytes;          /* payload of those that have arrived and are not released */
-    uint32_t released_bytes, announced_bytes; /* of those released; the same in the last ACK */
+    uint32_t released_bytes, announced_bytes; /* of those released; as last said */
     uint64_t unannounced_since;               /* ns; 0: nothing to announce */
     bool ack_due, ping_due, pong_due;
     uint64_t last_rx, last_ping; /* ns */

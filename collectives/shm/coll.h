@@ -28,9 +28,10 @@
  * size, so the caller sets the limit that it wants. */
 #define BR_SHM_COLL_BYTES (128u << 10)
 #define BR_SHM_COLL_SMALL 120u /* up to so many are beside the epoch's number */
-/* Of a half of the ring of what a rank gives, where no ranks share a core: measured with 4 KiB, 2
- * ranks; twice as much is 20 % slower, as it leaves the first-level cache. Where they share cores,
- * all of it is used: the more calls a rank is ahead, the less often the core changes hands. */
+/* Of a half of the ring of what a rank gives, where no ranks share a core and there are more than
+ * two: measured with 4 KiB, 2 ranks, before these had places; twice as much is 20 % slower, as it
+ * leaves the first-level cache. Where they share cores, all of it is used: the more calls a rank is
+ * ahead, the less often the core changes hands. */
 #define BR_SHM_COLL_WINDOW (8u << 10)
 #define BR_SHM_COLL_RANKS  256u /* at most */
 /* Up to so many ranks, each gives what all the others read to every one of them (note 13). */
@@ -125,10 +126,10 @@ struct br_shm_coll {
 };
 
 /* One rank creates the segment and sends *fd to the other ranks (br_shm_link_send_fd()), which
- * attach. in_places, on all ranks the same: rings are of places, so nobody gives more than BR_SHM_COLL_PLACE bytes in an
- * epoch. fd stays the caller's, who closes it, in both functions; when create fails there is none.
- * Return 0, or with a message -EINVAL, -ENOMEM, -EMFILE, or -EPROTO: no segment for so many
- * ranks. */
+ * attach. in_places, on all ranks the same: rings are of places, so nobody gives more than
+ * BR_SHM_COLL_PLACE bytes in an epoch. fd stays the caller's, who closes it, in both functions;
+ * when create fails there is none. Return 0, or with a message -EINVAL, -ENOMEM, -EMFILE, or
+ * -EPROTO: no segment for so many ranks. */
 int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
                        int *fd);
 int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,

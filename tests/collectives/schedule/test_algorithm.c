@@ -22,8 +22,7 @@ static void br_algorithm_build__is_proved_for_all_ranks(void **state)
         for (uint32_t n = 1; n <= most && a != BR_DIMENSIONAL; n++)
             count += schedules_prove((enum br_algorithm)a, NULL, n);
         assert_true((a >= BR_DIMENSIONAL && a <= BR_DISJOINT_TREES) || a == BR_HOST_TREE ||
-                    a == BR_CORE_TREE ||
-                    count >= 2 * most);
+                    a == BR_CORE_TREE || count >= 2 * most);
     }
 }
 
