@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "transport/verbs/diagnosis.h"
 #include "transport/verbs/probe.h"
 
 /* of the interface, which RoCE's largest packets of 4096 bytes fit into with their headers */

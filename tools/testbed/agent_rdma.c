@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "tools/testbed/agent.h"
 #include "tools/testbed/json.h"
-#include "transport/verbs/diagnosis.h"
 #include "transport/verbs/probe.h"
 
 /* Devices are seen in all network namespaces: on an emulated host, too, those of the others. */

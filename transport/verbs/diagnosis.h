@@ -6,9 +6,6 @@
 
 #include "transport/verbs/probe.h"
 
-/* Returns the name of a state, a static string. */
-const char *br_verbs_state_name(enum br_verbs_state state);
-
 /* Writes the first reason why a port cannot be used to *out; it is empty when the port can be used.
  * For br_verbs_port.diagnosis. */
 void br_verbs_port_diagnosis(const struct br_verbs_host *host, const struct br_verbs_port *port,

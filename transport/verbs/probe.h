@@ -90,6 +90,9 @@ int br_verbs_netdev(const char *name, char out[IF_NAMESIZE]);
 /* probe() of br_transport_ops, with one br_device_info for each port. */
 int br_verbs_probe(struct br_device_info *out, int max);
 
+/* Returns the name of a state, a static string; in diagnosis.c. Does not block. */
+const char *br_verbs_state_name(enum br_verbs_state state);
+
 /* For probe.c, from query.c: reads all ports through libibverbs into *host. Returns 0, or -ENOMEM,
  * or with a message -ENOENT or -ENOSYS when the library cannot be used. */
 int br_verbs_query(struct br_verbs_host *host);
