@@ -15,8 +15,8 @@ void br_copy_by_vectors(void *to, const void *from, size_t bytes);
  * write just before it. That is not rare: malloc() returns large blocks 16 bytes behind the
  * beginning of a page, where segments begin. */
 #define BR_COPY_REP 2112u
-/* Up to so many vectors are faster wherever the two lie. Of more, `rep movsb` writes lines that
- * another core has without reading them first. */
+/* Up to so many bytes copies by vectors are faster wherever the two lie. Of more, `rep movsb`
+ * writes lines that another core has without reading them first. */
 #define BR_COPY_VECTORS (8u << 10)
 
 /* memcpy(). */

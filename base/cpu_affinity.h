@@ -16,7 +16,7 @@
 
 struct br_cpu_affinity {
     int cpu;             /* -1: none, the kernel decides */
-    uint32_t first, end; /* indexes of the ranks that choose it, too; none if it is none */
+    uint32_t first, end; /* ranks [first, end) have it, this one too; 0, 0 without one */
     uint64_t taken;      /* when a thread last moved to it, in ns */
     uint64_t pause;      /* ns before the next move */
 };
@@ -30,8 +30,8 @@ void br_cpu_affinity_choose(struct br_cpu_affinity *affinity, uint32_t index, ui
 
 /*
  * Moves the calling thread to the chosen core if it runs elsewhere, but not if the thread's
- * affinity leaves out a core, and with pauses: of 1 ms behind the first move, as the kernel still
- * spreads the ranks of a job that has just begun, and up to 10 ms later, when it may have a reason.
+ * affinity leaves out a core, and with pauses: 1 ms after the first move, while the kernel spreads
+ * the ranks of a new job, growing to 10 ms, as later it may have moved the thread for a reason.
  * Returns whether it moved. now: of br_clock_now(). Does not block: some 10 us when it moves, else
  * 0.03 us. One thread at a time for one structure (in a job: under the progress lock).
  */

@@ -3,8 +3,8 @@
  * By which way payload that lies in no segment goes from one process to another: through memory
  * that both have mapped, written by way of the writer's caches or past them, or read from where it
  * lies. Who decides does so by what each way has cost so far: the writer of a link for each frame
- * (the words below are its), the root of a gather for each call, where chunks stand for the pipe
- * (doc/design/shared_memory.md, ways.h).
+ * (the words below are its), and for a stream of messages; the root of a gather for each call,
+ * where chunks stand for the pipe (doc/design/shared_memory.md, ways.h).
  *
  * Frames are taken in bursts: those that are posted while others are under way, BR_WAYS_BURST at
  * most. All of a burst go the same way. Times are ns of one clock, which is the caller's.

@@ -253,10 +253,10 @@ struct br_peer {
     struct br_list known; /* in the worker's list */
     enum br_peer_state state;
     int n_rails;
-    /* transfers up to this size go in one message; where mapping is cheap, that pays only for very
-     * small ones */
+    /* Transfers up to this size go in one message without READY. Over shared memory less than is
+     * configured, but for point-to-point messages. */
     uint32_t eager_bytes;
-    uint32_t eager_p2p;    /* the same of messages point to point */
+    uint32_t eager_p2p;    /* of point-to-point messages: as configured */
     struct br_rail *rails; /* [n_rails] */
     uint8_t rkey_rails;    /* rails whose device needs remote keys, a bit each */
     bool reduces;          /* the device of one of its rails reduces (br_caps) */

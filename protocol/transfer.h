@@ -5,8 +5,8 @@
  * The caller (engine, point to point, one-sided) fills the first block, calls br_transfer_send() or
  * br_transfer_receive(), and gets the transfer back from br_worker_done() when it has ended. In
  * between the transfer and its memory belong to the worker. All functions run under the worker's
- * lock; none blocks. A transfer of at most `eager_bytes` travels in one message; a
- * larger one waits for the receiver's READY.
+ * lock; none blocks. A transfer of at most the eager limit (br_transfer_is_eager()) travels in one
+ * message; a larger one waits for the receiver's READY.
  */
 #ifndef BR_PROTOCOL_TRANSFER_H
 #define BR_PROTOCOL_TRANSFER_H

@@ -16,8 +16,8 @@
  * (br_rail_check_credits()), so nobody waits for these: sooner, each message of a slow exchange
  * would have a message back, and wake its sender. */
 #define ACK_DELAY (10 * BR_MS)
-/* Bytes; measured with shm: up to here the copies of a collective's message cost less than a READY
- * and its answer. Point to point they do up to all that a buffer takes
+/* Bytes; measured with shm: up to here the copies of a message of a collective or a put cost less
+ * than a READY and its answer. Point to point they do up to all that a buffer takes
  * (doc/design/shared_memory.md, small messages). */
 #define EAGER_WITH_MAPS (8u << 10)
 #define CONNECT_BACKOFF (5 * BR_MS)

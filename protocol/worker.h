@@ -273,8 +273,8 @@ int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_
  */
 bool br_worker_uses_only(const struct br_worker *worker, int rank, uint32_t devices);
 
-/* What the rails to all peers carry in their least round trips, bytes: by the most that each has
- * carried since it was last slower than its window let it be. */
+/* The bandwidth-delay product of all rails together, bytes: the most that each has delivered in a
+ * round trip of late (br_rail.volume), for its least round trip. */
 uint64_t br_worker_path_bytes(const struct br_worker *worker);
 
 /* true when every rail of every peer has been up whose links are not made on demand. */

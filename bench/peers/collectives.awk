@@ -27,7 +27,7 @@ function ratio(cell, f, p, us, best, mine)
     }
     return best && mine ? best / mine : 0
 }
-# How many turns every peer that measured the cell has had in phase f.
+# The fewest turns that a peer which measured the cell has had in phase f.
 function turns_of_all(cell, f, p, n, least)
 {
     least = -1

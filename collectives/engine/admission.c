@@ -5,7 +5,7 @@
 #include "collectives/engine/internal.h"
 
 #define LITTLE         (256u << 10)
-#define PATHS          4u /* so many times what the paths hold */
+#define PATHS          4u /* bandwidth-delay products that fragments under way may hold */
 #define WINDOW         3u
 #define WINDOW_STRIPED 9u /* the frames of the slowest rail arrive last */
 

@@ -216,8 +216,8 @@ static uint8_t *next_place(const struct br_shm_coll *coll, uint64_t epoch, size_
 }
 
 /* The next epoch is likely to give as much as this one did: behind it, or where what is used again
- * at once begins if all ranks have read this one by then. Of places that is as it was this time, as
- * their lines are far away. */
+ * at once begins if all ranks have read this one by then. In a ring of places only one of the two
+ * is fetched, that of the kind used this time: lines that have left the caches are dear. */
 static void prefetch_next(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
     const uint8_t *payload = br_shm_coll_area(coll, coll->rank)->payload;

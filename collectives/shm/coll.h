@@ -55,7 +55,7 @@
 static_assert(BR_SHM_COLL_CELLS / (BR_SHM_COLL_RANKS - 1) >= BR_SHM_COLL_LINE,
               "each pair of ranks has a cell");
 #define BR_SHM_COLL_CHECK_BITS 16
-#define BR_SHM_COLL_APART      37u /* slots; odd, so each has its turn */
+#define BR_SHM_COLL_APART      37u /* from a slot or place to the next; odd, so each has its turn */
 /* epochs ahead, of the slot whose line is taken back from its readers (note 6) */
 #define BR_SHM_COLL_SOON 3u
 
@@ -118,7 +118,7 @@ struct br_shm_coll {
     size_t ring;             /* bytes of a rank's payload */
     size_t window;           /* how much of each half of it is used, if what is given fits there */
     uint32_t places;         /* of it that are in use, from its start; 0: it has halves (note 8) */
-    size_t touched;          /* bytes of it whose pages exist, or are those places' */
+    size_t touched;          /* bytes of it that have been faulted in, or are those places' */
     uint32_t given;          /* epochs with something in it, while not all places are in use */
     size_t cell_bytes;       /* of a cell */
     uint64_t exchanges;      /* begun so far, on all ranks the same */

@@ -41,12 +41,13 @@
 #define BR_SHM_MANY_BYTES       (32u << 10)
 #define BR_SHM_ROOT_BYTES       (8 * BR_SHM_MANY_BYTES)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
-/* Where ranks share cores, up to how many bytes all collectives go here in chunks, with BR_SHM_MANY
- * ranks and more; all-reduces and reduces, of all ranks together, as each of their rounds takes a
- * turn of every rank, and reduces with 3 ranks, too; alltoalls and reduce_scatters, with any number
- * of ranks, as each writes where it has read (coll.h, note 13); and what is read directly:
- * scatters, and alltoalls of so many ranks that a cell has less than BR_SHM_EXCHANGE_CELL. Whatever
- * else the ranks call waits for their end, so what is longer goes to the engine. */
+/* Where ranks share cores, up to how many bytes collectives go here in chunks. Whatever else the
+ * ranks call waits for their end, so what is longer goes to the engine.
+ * ROUNDS: all collectives, from BR_SHM_MANY ranks on.
+ * REDUCES: of all ranks together, as each round takes a turn of every rank: reduces from 3 ranks
+ * on, all-reduces from BR_SHM_MANY on.
+ * EXCHANGE: alltoalls and reduce_scatters of any number of ranks (coll.h, note 13).
+ * DIRECT, below: scatters, and alltoalls whose cells have less than BR_SHM_EXCHANGE_CELL. */
 #define BR_SHM_ROUNDS_BYTES   (8u << 20)
 #define BR_SHM_REDUCES_BYTES  (128u << 20)
 #define BR_SHM_EXCHANGE_BYTES (16u << 20)
@@ -103,9 +104,9 @@ struct br_shm_executor {
     uint32_t round, rounds, first_round; /* with first_round it began, or has gone on */
     size_t chunk;
     bool has_read, exchanges, reads;
-    /* of the ranks whose round is needed, those below it have published it, for the same call */
+    /* all ranks below it whose data are needed have published this round, with the same check */
     uint32_t seen;
-    bool pieces; /* each round is a piece of what one rank gives, which waits for nobody */
+    bool pieces; /* rounds are pipelined pieces of one rank, which does not wait for its reader */
     struct br_shm_direct direct;
     bool busy; /* an operation on the short way has the turn; the queue waits */
     /* the operation that has the turn, which is that one or the head of `queue`, has published */

@@ -192,8 +192,9 @@ static bool shares_cores(const struct br_topology *t)
 static int set_cores(const struct br_topology *t, struct br_algorithm_config *config)
 {
     if (!shares_cores(t))
-        return br_error(EINVAL, "core_tree needs ranks of one host that share its cores, two or "
-                                "more on each and as many on all");
+        return br_error(EINVAL, "core_tree needs ranks of one host that share its cores evenly, "
+                                "which a calibration hides: else name them, as in "
+                                "core_tree:RANKSxCORES");
     set_factors(config, t->n / t->cores, t->cores);
     return 0;
 }

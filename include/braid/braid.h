@@ -158,7 +158,7 @@ struct braid_config {
      * parameters */
     uint32_t slice_bytes;
     /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 32 KiB, in a
-     * BCube 16 KiB */
+     * BCube 16 KiB; over shared memory at most 8 KiB of collectives and puts */
     uint32_t eager_bytes;
     /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000. braid_init()
      * takes an eighth longer at most, and at most 2 s, so that all ranks hear who is missing */
@@ -600,8 +600,8 @@ struct braid_received {
  * A message longer than the eager limit begins to move when it has been announced and its receive
  * has answered: braid_recv(), which need not wait for the announcement, takes a trip less. While
  * such a receive waits, and when a probe finds nothing, messages that nobody receives are copied to
- * memory of the heap when they hold so many of the 32 places a rail that what it waits for could
- * not come. -ECONNRESET: `peer`,
+ * memory of the heap when they hold half of a rail's credits (30 messages, or 256 KiB), so that
+ * what it waits for can come. -ECONNRESET: `peer`,
  * or every other rank, has left the job.
  */
 int braid_recv_any(struct braid_comm *comm, void *memory, size_t capacity, int peer,

@@ -204,7 +204,7 @@ static void rails__are_filled_where_acks_come_behind_data(void **state)
 }
 
 /* With three fragments at once, and nine of several rails, paths of 5 and 1 ms each way were filled
- * to 0.55 to 0.71 (1000 Mbit/s), 0.36 and 0.51 (10000) and 0.81 (the last one): all fragments were
+ * to 0.55 to 0.71 (1000 Mbit/s), 0.36 and 0.51 (10000) and 0.83 (the last one): all fragments were
  * on their way. */
 static void rails__are_filled_where_paths_are_long(void **state)
 {
