@@ -204,9 +204,10 @@ static int bytes_of(struct braid_comm *comm, enum br_collective collective, int 
     return collective_check(comm, &call, m->in + CASE_GUARD, m->out + CASE_GUARD, NULL);
 }
 
+/* Moves each block to three ranks, and one block to three ranks. */
 static int spread(struct braid_comm *comm, const struct memory *m)
 {
-    return bytes_of(comm, BR_ALLGATHER, 0, NULL, m) || bytes_of(comm, BR_BROADCAST, 2, NULL, m);
+    return bytes_of(comm, BR_ALLGATHER, 0, "ring", m) || bytes_of(comm, BR_BROADCAST, 2, NULL, m);
 }
 
 static int without_reduction(struct braid_comm *comm, void *context)
