@@ -13,22 +13,22 @@
 
 #define SHOWN 60 /* characters of a bad value that an error repeats */
 
+/* NULL when the variable is unset or empty, which both mean "use the fallback". */
+static const char *env_value_of(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? text : NULL;
+}
+
 bool br_env_is_set(const char *name)
 {
-    const char *value = getenv(name);
-
-    return value && *value;
+    return env_value_of(name) != NULL;
 }
 
 const char *br_env_pick(const char *own, const char *other)
 {
     return br_env_is_set(own) ? own : other;
-}
-
-/* NULL when the variable is unset or empty, which both mean "use the fallback". */
-static const char *env_value_of(const char *name)
-{
-    return br_env_is_set(name) ? getenv(name) : NULL;
 }
 
 int br_env_number(const char *name, int64_t min, int64_t max, int64_t fallback, int64_t *out)

@@ -150,7 +150,7 @@ static enum ending check_shm(struct braid_comm *comm, struct br_operation *op,
     /* set at the first look: a clock costs as much as the rest of an operation */
     uint64_t started = 0;
     enum ending ending = FAILED;
-    uint32_t spins = 0; /* looks since the last yield */
+    uint32_t spins = 0;
     int rc;
 
     while (!(rc = br_shm_executor_complete(comm->shm, op)) && !context->worker->failed) {
@@ -165,8 +165,7 @@ static enum ending check_shm(struct braid_comm *comm, struct br_operation *op,
             break;
         }
         if (yield && !comm->shm->reads) {
-            if (spins++ < BR_SHM_SPINS && comm->shm->published &&
-                br_shm_executor_waits_elsewhere(comm->shm))
+            if (comm->shm->published && br_shm_executor_spins(comm->shm, &spins))
                 continue;
             spins = 0;
             yield_in_round(context);

@@ -59,18 +59,19 @@ uint32_t br_admission_window(const struct br_engine *engine, const struct br_ope
     return cube && op->fragments.count == BR_CUBE_FRAGMENTS ? BR_CUBE_FRAGMENTS : WINDOW;
 }
 
-/* Bytes of fragments that start whatever their number. On a long path a fragment spends most of its
- * time on the way. */
-static uint64_t enough_bytes(const struct br_engine *engine)
+/* On a long path a fragment spends most of its time on the way: bytes of fragments that start
+ * beyond the window. All rails are looked at, once in a pass. */
+static uint64_t path_bytes(struct br_engine *engine)
 {
-    uint64_t path = br_worker_path_bytes(engine->worker) *
+    if (!engine->path_bytes)
+        engine->path_bytes =
+            1 + br_worker_path_bytes(engine->worker) *
                     (engine->worker->several_rails ? PATHS * WINDOW_STRIPED / WINDOW : PATHS);
-
-    return path > LITTLE ? path : LITTLE;
+    return engine->path_bytes;
 }
 
 /* Note 1. */
-static bool admission_has_scratch(const struct br_engine *engine, const struct br_operation *op)
+static bool admission_has_scratch(struct br_engine *engine, const struct br_operation *op)
 {
     size_t bytes = br_fragment_bytes(op, op->fragments.next);
     uint32_t runs = 0;
@@ -86,8 +87,8 @@ static bool admission_has_scratch(const struct br_engine *engine, const struct b
         bytes += br_fragment_bytes(fragment->op, fragment->index);
         runs++;
     }
-    return runs < br_admission_window(engine, op) ||
-           (runs < engine->config.max_fragments / 2 && bytes <= enough_bytes(engine));
+    return runs < br_admission_window(engine, op) || bytes <= LITTLE ||
+           (runs < engine->config.max_fragments / 2 && bytes <= path_bytes(engine));
 }
 
 /* One that waits for its view (epochs.h) will. */
@@ -99,7 +100,7 @@ static bool admission_needs_fragment(const struct br_operation *op)
 }
 
 /* Note 2. */
-static bool may_start(const struct br_engine *engine, const struct br_operation *op)
+static bool may_start(struct br_engine *engine, const struct br_operation *op)
 {
     const struct br_operation *first = admission_oldest(engine);
     bool keep = admission_is_to_come(engine, first) || admission_needs_fragment(first);
@@ -114,6 +115,7 @@ int br_admission_start(struct br_engine *engine)
     int n = 0;
 
     engine->may_start = false; /* a run that ends at once sets it again */
+    engine->path_bytes = 0;
     br_list_for_each_safe (node, &engine->waiting) {
         struct br_operation *op = of_waiting(node);
 

@@ -84,6 +84,8 @@ struct br_engine {
     /* how long to wait for them when the worker has failed; 0: not known yet */
     uint64_t copies_until;
     bool may_start;       /* a fragment or an operation has come: look for one to start */
+    uint64_t path_bytes;  /* of fragments beyond the window (admission.c); 0: not asked yet in this
+                             pass */
     const void **sources; /* [max_sources], for br_reduce() */
     uint32_t max_sources;
     uint64_t next_deadline;                /* no later than that of any operation */

@@ -31,24 +31,10 @@ static size_t shm_coll_bytes(uint32_t ranks, size_t ring)
     return sizeof(struct br_shm_coll_header) + ranks * (sizeof(struct br_shm_area) + ring);
 }
 
-/* Sets how the rings are used, which the segment must have room for: 0, or -EPROTO with a message.
- */
-static int shm_coll_set_rings(struct br_shm_coll *coll, bool in_places)
+static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
+                        int fd)
 {
-    coll->ring = shm_coll_ring(in_places);
-    coll->places = in_places ? BR_SHM_COLL_FIRST_PLACES : 0;
-    coll->touched = (size_t)coll->places * BR_SHM_COLL_PLACE;
-    if (coll->bytes >= shm_coll_bytes(coll->ranks, coll->ring))
-        return 0;
-    return br_error(EPROTO,
-                    "shared memory of collectives for %u ranks has %zu bytes, not %zu: does "
-                    "another rank of this host run another version of braid?",
-                    coll->ranks, coll->bytes, shm_coll_bytes(coll->ranks, coll->ring));
-}
-
-static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd)
-{
-    size_t bytes;
+    size_t bytes, least = shm_coll_bytes(ranks, shm_coll_ring(in_places));
     int rc;
 
     memset(coll, 0, sizeof *coll);
@@ -58,8 +44,11 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     rc = br_segment_check(fd, &bytes);
     if (rc)
         return rc;
-    if (bytes < sizeof(struct br_shm_coll_header))
-        return br_error(EPROTO, "shared memory of collectives has %zu bytes", bytes);
+    if (bytes < least)
+        return br_error(EPROTO,
+                        "shared memory of collectives for %u ranks has %zu bytes, not %zu: does "
+                        "another rank of this host run another version of braid?",
+                        ranks, bytes, least);
     coll->base = br_segment_map(fd, bytes, PROT_READ | PROT_WRITE);
     if (!coll->base)
         return -ENOMEM;
@@ -67,6 +56,9 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     coll->ranks = ranks;
     coll->rank = rank;
     coll->window = HALF;
+    coll->ring = shm_coll_ring(in_places);
+    coll->places = in_places ? BR_SHM_COLL_FIRST_PLACES : 0;
+    coll->touched = (size_t)coll->places * BR_SHM_COLL_PLACE;
     if (ranks > 1)
         coll->cell_bytes = BR_SHM_COLL_CELLS / (ranks - 1) / BR_SHM_COLL_LINE * BR_SHM_COLL_LINE;
     return 0;
@@ -75,18 +67,13 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
 int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
                        int fd)
 {
-    int rc = shm_coll_map(coll, ranks, rank, fd);
+    int rc = shm_coll_map(coll, ranks, rank, in_places, fd);
 
-    if (rc)
+    if (rc || br_shm_coll_said(coll, BR_SHM_COLL_LAYOUT) == shm_coll_layout(in_places))
         return rc;
-    if (br_shm_coll_said(coll, BR_SHM_COLL_LAYOUT) == shm_coll_layout(in_places))
-        rc = shm_coll_set_rings(coll, in_places);
-    else
-        rc = br_error(EPROTO, "another rank of this host runs another version of braid, with other "
-                              "shared memory of collectives: run the same one everywhere");
-    if (rc)
-        br_shm_coll_close(coll);
-    return rc;
+    br_shm_coll_close(coll);
+    return br_error(EPROTO, "another rank of this host runs another version of braid, with other "
+                            "shared memory of collectives: run the same one everywhere");
 }
 
 int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
@@ -100,13 +87,12 @@ int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
                                            shm_coll_ring(in_places)));
     if (*fd < 0)
         return *fd;
-    rc = shm_coll_map(coll, ranks, rank, *fd);
-    if (rc) {
+    rc = shm_coll_map(coll, ranks, rank, in_places, *fd);
+    if (rc)
         close(*fd);
-        return rc;
-    }
-    br_shm_coll_say(coll, BR_SHM_COLL_LAYOUT, shm_coll_layout(in_places));
-    return shm_coll_set_rings(coll, in_places);
+    else
+        br_shm_coll_say(coll, BR_SHM_COLL_LAYOUT, shm_coll_layout(in_places));
+    return rc;
 }
 
 void br_shm_coll_close(struct br_shm_coll *coll)

@@ -130,13 +130,14 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
     return rc;
 }
 
-bool br_shm_executor_waits_elsewhere(const struct br_shm_executor *shm)
+bool br_shm_executor_spins(const struct br_shm_executor *shm, uint32_t *spins)
 {
-    if (!shm->end_beside)
+    if (!shm->end_beside || *spins == BR_SHM_SPINS)
         return false;
     for (uint32_t r = shm->first_beside; r < shm->end_beside; r++)
         if (!br_shm_coll_ready(&shm->coll, r, shm->epoch))
             return false;
+    ++*spins;
     return true;
 }
 

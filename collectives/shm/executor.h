@@ -149,9 +149,10 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm);
 /* Is this an operation for shared memory? Any thread. */
 bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op);
 
-/* This rank has published an operation, which is not complete: have all ranks that share its core
- * done so, too? Then it waits for other cores alone, and a yield to those ranks is in vain. */
-bool br_shm_executor_waits_elsewhere(const struct br_shm_executor *shm);
+/* This rank has published an operation, which is not complete. If all ranks that share its core
+ * have done so, too, it waits for other cores alone, and a yield to those ranks is in vain: returns
+ * whether it looks once more instead. spins: how often it has done so since the last yield. */
+bool br_shm_executor_spins(const struct br_shm_executor *shm, uint32_t *spins);
 
 /* Does the timeline, if there is one, have a bar for it? Small ones would be too many. Any thread.
  */

@@ -164,9 +164,7 @@ static bool small_wait(struct br_shm_executor *shm, const struct br_shm_small *s
     while (r < small->end && vain < looks)
         if (r == shm->rank || br_shm_coll_published(&shm->coll, r, shm->epoch, shm->check))
             r++;
-        else if (looks == 1 && spins < BR_SHM_SPINS && br_shm_executor_waits_elsewhere(shm))
-            spins++;
-        else
+        else if (looks > 1 || !br_shm_executor_spins(shm, &spins))
             vain++;
     shm->seen = r; /* from there an operation goes on */
     if (!vain)

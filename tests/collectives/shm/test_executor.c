@@ -251,9 +251,10 @@ static void complete__every_collective(void **state)
 }
 
 /* Ranks 0 and 1 share a core: when both have published, they wait for rank 2 on another one. */
-static void waits_elsewhere__when_its_core_has_published(void **state)
+static void spins__when_its_core_has_published(void **state)
 {
     struct br_operation ops[N];
+    uint32_t spins = 0;
 
     (void)state;
     for (int r = 0; r < N; r++) {
@@ -262,12 +263,17 @@ static void waits_elsewhere__when_its_core_has_published(void **state)
         ops[r] = make(r, BR_ALLREDUCE, 4, 0, 0);
     }
     assert_true(br_shm_executor_begin(&locals[0], &ops[0]));
-    assert_false(br_shm_executor_waits_elsewhere(&locals[0]));
+    assert_false(br_shm_executor_spins(&locals[0], &spins));
     assert_true(br_shm_executor_begin(&locals[1], &ops[1]));
-    assert_true(br_shm_executor_waits_elsewhere(&locals[0]));
-    assert_true(br_shm_executor_waits_elsewhere(&locals[1]));
+    assert_true(br_shm_executor_spins(&locals[0], &spins));
+    assert_true(br_shm_executor_spins(&locals[1], &spins));
+    assert_int_equal(spins, 2);
+    while (br_shm_executor_spins(&locals[0], &spins))
+        ;
+    assert_int_equal(spins, BR_SHM_SPINS);
+    spins = 0;
     locals[0].end_beside = 0; /* nobody knows */
-    assert_false(br_shm_executor_waits_elsewhere(&locals[0]));
+    assert_false(br_shm_executor_spins(&locals[0], &spins));
 }
 
 /* ---- ranks that run ahead -------------------------------------------------------------------- */
@@ -1378,7 +1384,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(takes__of_a_pair, open_pair, close_segment),
         cmocka_unit_test(set_limits__by_ranks_and_cores),
         cmocka_unit_test_setup_teardown(complete__every_collective, open_segment, close_segment),
-        cmocka_unit_test_setup_teardown(waits_elsewhere__when_its_core_has_published, open_segment,
+        cmocka_unit_test_setup_teardown(spins__when_its_core_has_published, open_segment,
                                         close_segment),
         cmocka_unit_test_setup_teardown(ahead__until_the_slots_are_full, open_segment,
                                         close_segment),
