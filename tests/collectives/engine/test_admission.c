@@ -248,6 +248,46 @@ static void admission__few_large_fragments(void **state)
     job_destroy(&job);
 }
 
+/* On a long path more large fragments are under way, but no more than half of all: what is more
+ * urgent does not wait for them. */
+static void admission__long_path_leaves_half(void **state)
+{
+    struct call bulk[2] = {{.collective = BR_ALLREDUCE, .count = 8u << 20},
+                           {.collective = BR_ALLREDUCE, .count = 8u << 20}};
+    struct call urgent = {.collective = BR_ALLREDUCE, .count = 1u << 20, .priority = 1};
+    const struct br_operation *op;
+    struct job job;
+    uint32_t most = 0;
+
+    (void)state;
+    job_create(
+        &job, &(struct job_options){
+                  .n = 2,
+                  .rails = 1,
+                  .network = {.seed = 1, .bits_per_second = 1000000000, .latency_ns = 2500 * BR_US},
+                  .engine = {.max_fragments = 8, .chunk_bytes = 128 << 10}});
+    call_submit(&bulk[0], &job); /* by which the path is measured */
+    job_run(&job, 2);
+    call_submit(&bulk[1], &job);
+    op = &bulk[1].ops[0];
+    while (op->fragments.ended < op->fragments.count / 4) {
+        assert_true(job_step(&job));
+        most = most > op->fragments.running ? most : op->fragments.running;
+    }
+    assert_int_equal(most, 4);
+    call_submit(&urgent, &job);
+    job_step(&job);
+    assert_true(urgent.ops[0].fragments.next > 0);
+    job_run(&job, 6);
+    for (int i = 0; i < 2; i++) {
+        call_check(&bulk[i], &job);
+        call_destroy(&bulk[i], &job);
+    }
+    call_check(&urgent, &job);
+    call_destroy(&urgent, &job);
+    job_destroy(&job);
+}
+
 /* How many of so many fragments run at once, of an operation of two ranks in a group on one
  * topology in a job on another. */
 static uint32_t most_at_once(enum br_collective collective, size_t count, uint32_t fragments,
@@ -309,6 +349,7 @@ int main(void)
         cmocka_unit_test(priorities__oldest_comes_late),
         cmocka_unit_test(priorities__urgent_overtakes),
         cmocka_unit_test(admission__few_large_fragments),
+        cmocka_unit_test(admission__long_path_leaves_half),
         cmocka_unit_test(admission__all_four_fragments_in_a_cube),
     };
 
