@@ -33,6 +33,8 @@ static void message__eager_vector(void **state)
                            .check = 0x1234,
                            .sequence = 5,
                            .tag = br_tag_collective(3, 7, 1, 2),
+                           .released = 9,
+                           .released_units = 16,
                            .bytes = 8};
     struct br_frame_header h;
 
