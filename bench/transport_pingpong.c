@@ -284,7 +284,7 @@ static void open_end(struct end *end, struct br_device_config *config, const cha
         die("no memory");
     end->memory = end->region.base;
     memset(end->memory, 1, options->area);
-    if (end->ops->device_open(config, &end->device) ||
+    if (br_transport_open(end->ops, config, &end->device) ||
         end->ops->region_register(end->device, &end->region))
         die("open");
 }

@@ -364,7 +364,7 @@ static void open_braid(struct end *end, const char *name, struct hello *ours)
     braid->region = (struct br_region){.bytes = end->bytes,
                                        .base = made(aligned_alloc(4096, end->bytes), "memory"),
                                        .segment_fd = -1};
-    must(braid->ops->device_open(&braid->config, &braid->device), name);
+    must(br_transport_open(braid->ops, &braid->config, &braid->device), name);
     must(braid->ops->region_register(braid->device, &braid->region), "region");
     ours->braid = braid->device->address;
 }
