@@ -121,6 +121,27 @@ static int refuse_factors(const char *name, const char *arguments)
                     name, arguments);
 }
 
+/* Of bruck and core_tree: all is direct, and core_tree has the ranks of a core and the cores. */
+static int check_direct(const char *name, const char *arguments, struct br_algorithm_config *config)
+{
+    const struct br_shape *shape = &config->shape;
+    const struct br_dimension *d = shape->dimensions;
+
+    for (uint32_t i = 0; i < shape->n_dimensions; i++)
+        if (d[i].method != BR_METHOD_DIRECT)
+            return br_error(EINVAL,
+                            "%s:%s: %s has no rings or halving: write factors alone, as 4x2", name,
+                            arguments, name);
+    if (config->algorithm == BR_CORE_TREE &&
+        (shape->n_dimensions != 2 || shape->first || d[0].size < 2 || d[1].size < 2))
+        return br_error(EINVAL,
+                        "%s:%s: write how many ranks share a core and how many cores there are, "
+                        "both two or more, as 4x2",
+                        name, arguments);
+    config->undecided = 0;
+    return 0;
+}
+
 static int parse_factors(const struct br_topology *t, const char *arguments,
                          struct br_algorithm_config *config)
 {
@@ -137,9 +158,9 @@ static int parse_factors(const struct br_topology *t, const char *arguments,
     if (product != t->n)
         return br_error(EINVAL, "%s:%s: the product of the factors is %llu, but there are %u ranks",
                         name, arguments, (unsigned long long)product, t->n);
-    if (config->algorithm == BR_BRUCK || config->algorithm == BR_CORE_TREE)
-        config->undecided = 0; /* all are direct */
-    return 0;
+    return config->algorithm == BR_BRUCK || config->algorithm == BR_CORE_TREE
+               ? check_direct(name, arguments, config)
+               : 0;
 }
 
 /* The largest divisor that is no larger than the other factor. */
