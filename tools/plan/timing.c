@@ -184,6 +184,16 @@ static double timing_alone(const struct state *s, const struct br_hop *hop, doub
                : br_cost_of_hop_one_way(s->model, hop, bytes, receiver);
 }
 
+/* As the formulas have it, READY of a long message keeps the cores busy where there is a block for
+ * each rank (br_exchange.ready). */
+static double time_on_cores(const struct state *s, const struct br_hop *hop, double bytes)
+{
+    bool ready = br_collective_by_blocks(s->m.schedules[0]->collective);
+
+    return br_cost_of_hop(s->model, hop, bytes) +
+           (ready ? br_cost_of_ready(s->model, hop, bytes) : 0);
+}
+
 /* Says what a message uses and how long it takes alone: as long as on the slowest of its links, or
  * as the machine is busy with it. */
 static double open_message(const struct state *s, struct flow *flow)
@@ -197,7 +207,7 @@ static double open_message(const struct state *s, struct flow *flow)
 
     flow->alpha = br_cost_latency(s->model, hops, n, bytes);
     if (s->topology->cores)
-        return open_on_cores(s, flow, &hops[0], br_cost_of_hop(s->model, &hops[0], bytes));
+        return open_on_cores(s, flow, &hops[0], time_on_cores(s, &hops[0], bytes));
     slowest = machine = br_cost_of_machine(s->model, hops, n, bytes);
     for (uint32_t i = 0; i < n; i++)
         slowest = fmax(slowest, fmax(timing_alone(s, &hops[i], bytes, false),

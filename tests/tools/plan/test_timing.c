@@ -215,6 +215,29 @@ static void br_timing_run__ranks_of_one_machine_share_its_cores(void **state)
     assert_near(simulated(&crowd, chain, BYTES, 1), 3 * (ALPHA + BYTES * BETA), 0.001);
 }
 
+/* READY of a long block is one more message for the cores; the root of a gather does not count it,
+ * as in the formulas. */
+static void br_timing_run__ready_takes_the_cores(void **state)
+{
+    struct br_schedule_request all = {.collective = BR_ALLGATHER, .algorithm = BR_DIRECT, .n = 4},
+                               root = {.collective = BR_GATHER, .algorithm = BR_FLAT, .n = 4};
+    struct br_cost_model crowd = model;
+    struct br_topology flat;
+    double without;
+
+    (void)state;
+    br_topology_flat(&flat, 4);
+    flat.cores = 2;
+    crowd.topology = &flat;
+    crowd.levels[0].overhead = ALPHA;
+    without = simulated(&crowd, all, BYTES, 1);
+    crowd.eager_bytes = 32 << 10;
+    assert_near(simulated(&crowd, all, BYTES, 1), without + 12 * ALPHA, 1e-6);
+    without = simulated(&crowd, root, BYTES, 1);
+    crowd.eager_bytes = 0;
+    assert_near(simulated(&crowd, root, BYTES, 1), without, 1e-9);
+}
+
 static void br_timing_run__refuses_a_model_that_is_none(void **state)
 {
     struct br_cost_model none = model;
@@ -246,6 +269,7 @@ int main(void)
         cmocka_unit_test(br_timing_run__relayed_messages_take_all_routes),
         cmocka_unit_test(br_timing_run__relayed_frames_are_passed_on_whole),
         cmocka_unit_test(br_timing_run__ranks_of_one_machine_share_its_cores),
+        cmocka_unit_test(br_timing_run__ready_takes_the_cores),
         cmocka_unit_test(br_timing_run__refuses_a_model_that_is_none),
     };
 
