@@ -165,7 +165,8 @@ const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model 
                                                      const struct br_schedule_request *request);
 
 /* Seconds for blocks of `bytes` bytes by measured times, interpolated between two points in the
- * logarithms; 0: the size lies outside of them. */
+ * logarithms, of less than the first as of that, which start-up takes; 0: they are more than the
+ * last. */
 double br_cost_measured_at(const struct br_cost_measured *measured, double bytes);
 
 /* The parts of an estimate, in seconds. */

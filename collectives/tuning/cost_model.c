@@ -257,8 +257,10 @@ double br_cost_measured_at(const struct br_cost_measured *m, double bytes)
     uint32_t i = 1;
     double share;
 
-    if (bytes < m->bytes[0] || bytes > m->bytes[m->n_points - 1])
+    if (bytes > m->bytes[m->n_points - 1])
         return 0;
+    if (bytes <= m->bytes[0])
+        return m->seconds[0];
     while (bytes > m->bytes[i])
         i++;
     share = log(bytes / m->bytes[i - 1]) / log(m->bytes[i] / m->bytes[i - 1]);

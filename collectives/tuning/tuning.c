@@ -182,19 +182,42 @@ int br_tuning_choose_methods(const struct br_cost_model *model, enum br_collecti
  * core. */
 #define HELD_MOST (2u << 20)
 
-/* Where core_tree gains: not in memory, where it took 1.1 to 1.9 times as long in the few sizes for
- * which the formulas say that it is the fastest, and not beyond the caches. Measured with 4 and 8
- * ranks on 2 cores: doc/design/cost_model.md, section 3. */
+/* Where core_tree gains: where it was measured, that is compared. Else not in memory, where it took
+ * 1.1 to 1.9 times as long in the few sizes for which the formulas say that it is the fastest, and
+ * not beyond the caches. Measured with 4 and 8 ranks on 2 cores: doc/design/cost_model.md,
+ * section 3. */
 static bool is_compared(const struct br_cost_model *model, enum br_collective collective,
                         uint32_t n, double bytes, const struct br_algorithm_config *config)
 {
+    struct br_schedule_request request = request_of(collective, n, config);
+    const struct br_cost_measured *measured = br_cost_measured_find(model, &request);
     double held = bytes * config->shape.dimensions[0].size;
 
     if (config->algorithm != BR_CORE_TREE)
         return true;
+    if (measured)
+        return br_cost_measured_at(measured, bytes) > 0;
     if (br_collective_by_blocks(collective))
         held *= n;
     return !model->in_memory && held <= HELD_MOST;
+}
+
+/* The core trees that a calibration has measured: its figures have the sharing of cores in them, so
+ * the topology does not name any. Returns how many configurations there are then. */
+static uint32_t add_measured_core_trees(const struct br_cost_model *model,
+                                        enum br_collective collective, uint32_t n,
+                                        struct br_algorithm_config configs[BR_ALGORITHM_CONFIGS],
+                                        uint32_t count)
+{
+    if (model->topology && model->topology->cores)
+        return count;
+    for (uint32_t i = 0; i < model->n_measured && count < BR_ALGORITHM_CONFIGS; i++) {
+        const struct br_cost_measured *m = &model->measured[i];
+
+        if (m->config.algorithm == BR_CORE_TREE && m->collective == collective && m->ranks == n)
+            configs[count++] = m->config;
+    }
+    return count;
 }
 
 int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective collective,
@@ -208,6 +231,7 @@ int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective c
         return -EINVAL;
     br_topology_flat(&flat, n);
     n_ways = br_algorithm_config_list(model->topology ? model->topology : &flat, configs);
+    n_ways = add_measured_core_trees(model, collective, n, configs, n_ways);
     for (uint32_t i = 0; i < n_ways; i++) {
         struct br_tuning tuning = {.fragments = 0};
         uint32_t at = found;

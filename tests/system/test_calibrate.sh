@@ -37,10 +37,10 @@ grep -q 'standard output.*file' <<<"$out" || fail "words for it: $out"
 [ ! -e "$dir/-" ] || fail "a file named -"
 
 # Two sizes: a line without an interval.
-out=$(job 2 calibrate -o "$dir/two.json" --no-links --rounds 1 --collectives allreduce -e 4K 2>&1) || fail "two sizes: $out"
+out=$(job 2 calibrate -o "$dir/two.json" --no-links --rounds 1 --collectives allreduce -e 256 2>&1) || fail "two sizes: $out"
 grep -qE '^  allreduce +ring +[0-9.]+ +- +[0-9.]+ +- ' <<<"$out" || fail "an interval of two points: $out"
 grep -q '_interval' "$dir/two.json" && fail "an interval of two points in the file"
-"$braid" plan -n 2 --calibration "$dir/two.json" -b 4K -e 4K >/dev/null || fail "a file without intervals is refused"
+"$braid" plan -n 2 --calibration "$dir/two.json" -b 256 -e 256 >/dev/null || fail "a file without intervals is refused"
 
 # Ranks that are asked for different things would wait for each other.
 for different in '--rounds 2' '--no-links' '--collectives allreduce' '-e 8K'; do

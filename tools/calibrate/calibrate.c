@@ -33,7 +33,7 @@ static int calibrate_parse(struct settings *s, int argc, char **argv)
         {"collectives", 0, BR_OPTION_TEXT, &s->collectives, 0, 0,
          "NAMES whose algorithms are measured, with commas; default "
          "allreduce,reduce_scatter,allgather,broadcast; none: no algorithm"},
-        {"maxbytes", 'e', BR_OPTION_BYTES, &s->most, 4096, MOST_BYTES,
+        {"maxbytes", 'e', BR_OPTION_BYTES, &s->most, 256, MOST_BYTES,
          "SIZE largest for an algorithm; default 4M"},
         {"rounds", 0, BR_OPTION_NUMBER, &s->rounds, 1, 15,
          "N times that all is measured; medians count; default 3"},

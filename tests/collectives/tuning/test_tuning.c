@@ -486,7 +486,6 @@ static void br_cost_estimate__agrees_with_the_timing_where_cores_are_scarce(void
     }
 }
 
-/* 2 points of each: between them the measured times decide, outside of them the formulas. */
 /* Small blocks go packed; large ones each for itself, where a copy of them costs more than
  * messages, or what is added up should not wait for all that travels together. */
 static void br_tuning_choose_methods__packs_small_blocks(void **state)
@@ -618,6 +617,7 @@ static void br_tuning_choose__reduces_of_two_ranks(void **state)
     assert_int_not_equal(tuning.config.algorithm, BR_FLAT);
 }
 
+/* 2 points of each: up to the last the measured times decide, beyond it the formulas. */
 static void br_tuning_choose__believes_what_was_measured(void **state)
 {
     struct br_cost_measured measured[BR_ALGORITHM_CONFIGS] = {{.ranks = 0}};
@@ -648,13 +648,49 @@ static void br_tuning_choose__believes_what_was_measured(void **state)
     assert_true(after.seconds > 1.5e-5 && after.seconds < 1.7e-5);
     assert_int_equal(br_tuning_explain(&model, BR_ALLREDUCE, 4, 65536, &after, text), 0);
     assert_says(text, "as measured");
-    assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, 1024, &after), 0);
-    assert_true(after.seconds == 1e-6);
+    for (double bytes = 8; bytes <= 1024; bytes *= 128) {
+        assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, bytes, &after), 0);
+        assert_true(after.seconds == 1e-6);
+    }
     model.n_measured = 0;
     assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, 2 << 20, &before), 0);
     model.n_measured = (uint32_t)n;
     assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, 2 << 20, &after), 0);
     assert_true(after.seconds == before.seconds);
+}
+
+/* A calibration hides who shares cores, but not what it has measured of a core_tree, in memory
+ * either. */
+static void br_tuning_choose__takes_a_measured_core_tree(void **state)
+{
+    struct br_cost_measured measured = {.collective = BR_ALLREDUCE,
+                                        .ranks = 8,
+                                        .n_points = 2,
+                                        .bytes = {64, 4 << 20},
+                                        .seconds = {1e-9, 1e-9}};
+    struct br_tuning other;
+    struct network network;
+
+    (void)state;
+    open_network(&network, "flat:8");
+    assert_int_equal(
+        br_algorithm_config_parse(&network.topology, "core_tree:4x2", &measured.config), 0);
+    network.model.measured = &measured;
+    network.model.n_measured = 1;
+    for (int in_memory = 0; in_memory < 2; in_memory++) {
+        network.model.in_memory = in_memory;
+        takes(&network, 8, "core_tree:4d,2d");
+        takes(&network, 4 << 20, "core_tree:4d,2d");
+        assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, 8, (4 << 20) + 1, &other),
+                         0);
+        assert_int_not_equal(other.config.algorithm, BR_CORE_TREE);
+        assert_int_equal(br_tuning_choose(&network.model, BR_ALLGATHER, 8, 8, &other), 0);
+        assert_int_not_equal(other.config.algorithm, BR_CORE_TREE);
+    }
+    measured.ranks = 4;
+    assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, 8, 8, &other), 0);
+    assert_int_not_equal(other.config.algorithm, BR_CORE_TREE);
+    close_network(&network);
 }
 
 /* Where the machine is slower than its links, a single fragment waits for it, too. */
@@ -760,6 +796,7 @@ int main(void)
         cmocka_unit_test(br_tuning_choose__sends_eagerly_where_ready_costs_more),
         cmocka_unit_test(br_tuning_choose__reduces_of_two_ranks),
         cmocka_unit_test(br_tuning_choose__believes_what_was_measured),
+        cmocka_unit_test(br_tuning_choose__takes_a_measured_core_tree),
         cmocka_unit_test(br_cost_estimate__counts_the_machine_of_disjoint_trees),
         cmocka_unit_test(br_tuning_choose__refuses_figures_that_make_time_infinite),
         cmocka_unit_test(br_tuning_choose__takes_the_largest_figures),
