@@ -13,9 +13,9 @@
 #include "base/env.h"
 #include "base/log.h"
 
-/* Of the CPU time with a copy: taken if it is less. The rest is for what the sender does not see:
+/* Of the CPU time with a copy: cheaper if it is less. The rest is for what the sender does not see:
  * an ACK, and a receiver that reads memory which no cache of its own has. */
-#define CHEAPER    0.6
+#define CHEAPER    0.7
 #define PIPE_BYTES (512 << 10) /* A frame of 256 KiB has 64 pages or one more; a power of two. */
 #define LEND_CALLS 7u          /* System calls of a send without a copy, as a rule. */
 
@@ -143,23 +143,22 @@ static void begin(struct br_tcp_zero_copy *zero, struct br_tcp_pipe *pipe, const
             zero->way == BR_TCP_ZERO_COPY_ON ? BR_TCP_ZERO_COPY_TAKEN : BR_TCP_ZERO_COPY_TRIAL_ON;
 }
 
-/* CPU seconds a GB. */
-static double cost_a_gb(const struct br_tcp_zero_copy_cost *cost)
+void br_tcp_zero_copy_took(struct br_tcp_zero_copy *zero, double cost, const char *name)
 {
-    return cost->bytes ? (double)cost->cpu / (double)cost->bytes : 0;
-}
+    bool cheaper = cost < zero->copied * CHEAPER, taken;
 
-/* The trial is over when its calls have been made. */
-static void decide(struct br_tcp_zero_copy *zero, const char *name)
-{
-    double copied = cost_a_gb(&zero->copied), uncopied = cost_a_gb(&zero->uncopied);
-
-    if (zero->state != BR_TCP_ZERO_COPY_TRIAL_ON || zero->copied.calls < BR_TCP_ZERO_COPY_TRIAL ||
-        zero->uncopied.calls < BR_TCP_ZERO_COPY_TRIAL)
+    if (zero->calls++ % 2 == 0) {
+        zero->copied = cost;
         return;
-    zero->state = uncopied < copied * CHEAPER ? BR_TCP_ZERO_COPY_TAKEN : BR_TCP_ZERO_COPY_DEARER;
-    br_log_debug("%s: zero-copy send %s: %.3f CPU seconds a GB, %.3f with a copy", name,
-                 zero->state == BR_TCP_ZERO_COPY_TAKEN ? "taken" : "left", uncopied, copied);
+    }
+    zero->cheaper += cheaper;
+    zero->dearer += !cheaper;
+    taken = zero->cheaper > BR_TCP_ZERO_COPY_PAIRS / 2;
+    if (!taken && zero->dearer < BR_TCP_ZERO_COPY_PAIRS / 2)
+        return;
+    zero->state = taken ? BR_TCP_ZERO_COPY_TAKEN : BR_TCP_ZERO_COPY_DEARER;
+    br_log_debug("%s: zero-copy send %s: cheaper in %d of %d pairs", name, taken ? "taken" : "left",
+                 zero->cheaper, zero->cheaper + zero->dearer);
 }
 
 static long send_copied(const struct br_tcp_call *call)
@@ -172,7 +171,6 @@ static long send_copied(const struct br_tcp_call *call)
 unsigned br_tcp_zero_copy_send(struct br_tcp_zero_copy *zero, struct br_tcp_pipe *pipe,
                                struct br_tcp_call *call, const char *name)
 {
-    struct br_tcp_zero_copy_cost *cost;
     uint64_t start = 0;
     bool trial;
 
@@ -181,22 +179,18 @@ unsigned br_tcp_zero_copy_send(struct br_tcp_zero_copy *zero, struct br_tcp_pipe
     if (!br_tcp_zero_copy_lends(zero))
         return 0;
     trial = zero->state == BR_TCP_ZERO_COPY_TRIAL_ON;
-    call->lent = !trial || zero->uncopied.calls <= zero->copied.calls;
-    cost = call->lent ? &zero->uncopied : &zero->copied;
+    call->lent = !trial || zero->calls % 2;
     if (trial)
         start = br_clock_thread();
     call->result = call->lent ? lend(pipe, call) : send_copied(call);
-    if (trial && call->result > 0) {
-        cost->cpu += br_clock_thread() - start;
-        cost->bytes += (uint64_t)call->result;
-        cost->calls++;
-    }
+    if (trial && call->result > 0)
+        br_tcp_zero_copy_took(zero, (double)(br_clock_thread() - start) / (double)call->result,
+                              name);
     if (call->lent && call->result < 0 && call->result != -EAGAIN && call->result != -EINTR) {
         /* such memory has no pages; if it is the link, the copy fails, too */
         leave(zero, name, -(int)call->result);
         call->lent = false;
         call->result = send_copied(call);
     }
-    decide(zero, name);
     return (call->lent ? LEND_CALLS : 1u) + (trial ? 2u : 0u);
 }

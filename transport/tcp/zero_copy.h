@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Zero-copy send of a link: its first large sends go by turns with a copy and without, through a
- * pipe, and the way without is taken if it needs less CPU time.
+ * pipe, and the way without is taken if it mostly needs less CPU time than the copy before it.
  *
  * The reasons are in doc/design/tcp.md, "Zero-copy send".
  */
@@ -14,19 +14,14 @@
 
 #include "transport/tcp/uring_batch.h"
 
-#define BR_TCP_ZERO_COPY_TRIAL 16 /* Calls of a trial with a copy, and as many without. */
+/* Pairs of a trial, a call with a copy and one without, at most: most of them decide. */
+#define BR_TCP_ZERO_COPY_PAIRS 16
 
 /* What BRAID_TCP_ZERO_COPY says. */
 enum br_tcp_zero_copy_way {
     BR_TCP_ZERO_COPY_TRIED, /* `auto`: each link tries it. */
     BR_TCP_ZERO_COPY_OFF,
     BR_TCP_ZERO_COPY_ON, /* Without a trial; for tests and comparisons. */
-};
-
-/* What the calls of one kind have cost. */
-struct br_tcp_zero_copy_cost {
-    uint64_t cpu, bytes; /* ns of the threads that made the calls; bytes that these took. */
-    int calls;
 };
 
 /* Of a link. */
@@ -39,7 +34,11 @@ struct br_tcp_zero_copy {
         BR_TCP_ZERO_COPY_LEFT,   /* For good. */
     } state;
     enum br_tcp_zero_copy_way way;
-    struct br_tcp_zero_copy_cost copied, uncopied; /* Of the trial. */
+    /* Of the trial: its calls, the even ones of which copy; ns of CPU time a byte of the last copy;
+     * in how many pairs the call without a copy was cheaper than the copy before it, or was not. */
+    unsigned calls;
+    double copied;
+    int cheaper, dearer;
 };
 
 /* Of a device: the pipe that its links send pages through, which is empty between two calls, and
@@ -83,6 +82,10 @@ static inline void br_tcp_zero_copy_try_again(struct br_tcp_zero_copy *zero)
  */
 unsigned br_tcp_zero_copy_send(struct br_tcp_zero_copy *zero, struct br_tcp_pipe *pipe,
                                struct br_tcp_call *call, const char *name);
+
+/* The next call of a trial has taken so many ns of CPU time a byte: may end the trial. Pairs are
+ * counted, as a single call in which the kernel had something else to do would decide sums. */
+void br_tcp_zero_copy_took(struct br_tcp_zero_copy *zero, double cost, const char *name);
 
 void br_tcp_pipe_close(struct br_tcp_pipe *pipe);
 

@@ -211,34 +211,51 @@ static void link_close__sends_what_stands_behind(void **state)
     ends_until(&ends_b.n_messages, 1);
 }
 
-/* The state after a trial with these costs, in ns of 1 GB, whose last copy is made here. */
-static int after_trial(uint64_t uncopied, uint64_t copied)
+/* The state after so many pairs in which the way without a copy takes half of the time, and others
+ * by turns. */
+static int after_trial(int cheaper, int dearer)
 {
     struct br_tcp_zero_copy zero;
-    struct br_tcp_pipe none = {-1, -1, -1};
-    struct br_tcp_call call = {.iov = {{"bytes", 5}}, .bytes = 5};
-    int fds[2];
 
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    call.fd = fds[0];
-    call.msg = (struct msghdr){.msg_iov = call.iov, .msg_iovlen = 1};
     br_tcp_zero_copy_init(&zero, BR_TCP_ZERO_COPY_TRIED);
     zero.state = BR_TCP_ZERO_COPY_TRIAL_ON;
-    zero.uncopied = (struct br_tcp_zero_copy_cost){uncopied, 1000000000, BR_TCP_ZERO_COPY_TRIAL};
-    zero.copied = (struct br_tcp_zero_copy_cost){copied, 1000000000, BR_TCP_ZERO_COPY_TRIAL - 1};
-    br_tcp_zero_copy_send(&zero, &none, &call, "x");
-    assert_int_equal(call.result, 5);
-    assert_false(call.lent);
-    close(fds[0]);
-    close(fds[1]);
+    for (int left[] = {dearer, cheaper}, k = cheaper > dearer; left[0] + left[1]; k = !k) {
+        if (!left[k])
+            continue;
+        left[k]--;
+        assert_int_equal(zero.state, BR_TCP_ZERO_COPY_TRIAL_ON);
+        br_tcp_zero_copy_took(&zero, 0.4, "x");
+        br_tcp_zero_copy_took(&zero, k ? 0.2 : 0.3, "x");
+    }
     return zero.state;
 }
 
-static void send__the_trial_decides_by_cpu_time(void **state)
+static void took__most_pairs_decide(void **state)
 {
     (void)state;
-    assert_int_equal(after_trial(1, 400000000), BR_TCP_ZERO_COPY_TAKEN);
-    assert_int_equal(after_trial(300000000, 400000000), BR_TCP_ZERO_COPY_DEARER);
+    assert_int_equal(after_trial(9, 0), BR_TCP_ZERO_COPY_TAKEN);
+    assert_int_equal(after_trial(9, 7), BR_TCP_ZERO_COPY_TAKEN);
+    assert_int_equal(after_trial(8, 7), BR_TCP_ZERO_COPY_TRIAL_ON);
+    assert_int_equal(after_trial(7, 8), BR_TCP_ZERO_COPY_DEARER);
+    assert_int_equal(after_trial(0, 8), BR_TCP_ZERO_COPY_DEARER);
+}
+
+/* One call took a hundred times as long, as something else had the core. */
+static void took__a_single_call_does_not_decide(void **state)
+{
+    struct br_tcp_zero_copy zero;
+
+    (void)state;
+    for (int lent = 0; lent < 2; lent++) {
+        br_tcp_zero_copy_init(&zero, BR_TCP_ZERO_COPY_TRIED);
+        zero.state = BR_TCP_ZERO_COPY_TRIAL_ON;
+        for (int i = 0; zero.state == BR_TCP_ZERO_COPY_TRIAL_ON; i++) {
+            assert_in_range(i, 0, BR_TCP_ZERO_COPY_PAIRS);
+            br_tcp_zero_copy_took(&zero, i == 3 && !lent ? 40 : 0.4, "x");
+            br_tcp_zero_copy_took(&zero, i == 3 && lent ? 20 : lent ? 0.2 : 0.4, "x");
+        }
+        assert_int_equal(zero.state, lent ? BR_TCP_ZERO_COPY_TAKEN : BR_TCP_ZERO_COPY_DEARER);
+    }
 }
 
 /* Not what was left for good, nor where there is no trial. */
@@ -249,11 +266,11 @@ static void try_again__what_a_trial_has_decided(void **state)
     (void)state;
     br_tcp_zero_copy_init(&zero, BR_TCP_ZERO_COPY_TRIED);
     zero.state = BR_TCP_ZERO_COPY_DEARER;
-    zero.copied.calls = 1;
+    zero.calls = 1;
     assert_false(br_tcp_zero_copy_lends(&zero));
     br_tcp_zero_copy_try_again(&zero);
     assert_int_equal(zero.state, BR_TCP_ZERO_COPY_UNTRIED);
-    assert_int_equal(zero.copied.calls, 0);
+    assert_int_equal(zero.calls, 0);
     assert_true(br_tcp_zero_copy_lends(&zero));
     zero.state = BR_TCP_ZERO_COPY_LEFT;
     br_tcp_zero_copy_try_again(&zero);
@@ -287,7 +304,8 @@ int main(void)
         TEST(send__a_lost_peer_raises_no_signal),
         TEST(link_close__forgets_what_is_lent),
         TEST(link_close__sends_what_stands_behind),
-        TEST(send__the_trial_decides_by_cpu_time),
+        TEST(took__most_pairs_decide),
+        TEST(took__a_single_call_does_not_decide),
         TEST(try_again__what_a_trial_has_decided),
         TEST(device_open__bad_word),
     };
