@@ -53,9 +53,18 @@ void br_rail_set_delivery_rate(struct br_rail *rail, uint64_t rate);
 void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
 
 /* Bounds of a window. The least, of which a slow path has half, is also the first one: small, so
- * that the first round trip of a slow link is not that of a long queue. */
+ * that the first round trip of a slow link is not that of a long queue. LONG is the most of a path
+ * that carries more than MOST in two round trips: memory of the kernel or the NIC. */
 #define BR_WINDOW_LEAST (64u << 10)
 #define BR_WINDOW_MOST  (4u << 20)
+#define BR_WINDOW_LONG  (64u << 20)
+/* The most for which a window is, of a path that carries so many bytes in two round trips. */
+static inline uint64_t br_rail_most_window(double two_round_trips)
+{
+    if (!(two_round_trips > BR_WINDOW_MOST)) /* not a number, either: no round trip is known */
+        return BR_WINDOW_MOST;
+    return two_round_trips < BR_WINDOW_LONG ? (uint64_t)two_round_trips : BR_WINDOW_LONG;
+}
 #define BR_TARGET_DELAY (1 * BR_MS) /* what a window is for, where the round trip is short */
 /* Twice the least round trip, or the target if that is longer, ns: the most for which a window that
  * priorities share is. */

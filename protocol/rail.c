@@ -52,6 +52,12 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
     br_list_init(&rail->unexpected);
 }
 
+/* What the rail delivers in its least round trip. */
+static double path_bytes(const struct br_rail *rail)
+{
+    return (double)rail->volume * (double)rail->min_rtt / (double)br_rail_delay(rail);
+}
+
 /* BR_WINDOW_LEAST, or more as the rail's configuration says, but of a slow path what it carries in
  * LEAST_DELAY or in the window's delay, whichever is longer, and two frames at least. A path is
  * slow only where the back end says so, too: where ranks share cores, the rate is that of the
@@ -74,15 +80,15 @@ static uint64_t least_window(const struct br_rail *rail)
 static void set_window(struct br_rail *rail)
 {
     uint64_t window = rail->shared ? br_rail_shared_part(rail) : rail->volume,
-             least = least_window(rail);
+             least = least_window(rail), most = br_rail_most_window(2 * path_bytes(rail));
     uint32_t frame;
 
     if (rail->starting && !rail->shared && window < rail->start_window)
         window = rail->start_window;
     if (window < least)
         window = least;
-    if (window > BR_WINDOW_MOST)
-        window = BR_WINDOW_MOST;
+    if (window > most)
+        window = most;
     frame = (uint32_t)window / 4;
     if (frame > FRAME_MOST)
         frame = FRAME_MOST;
@@ -556,7 +562,7 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
     if (rail->device->caps.sent_means_arrived)
         return;
     rail->peer_ack_backlog =
-        ack->ack_backlog < BR_WINDOW_MOST ? (uint32_t)ack->ack_backlog : BR_WINDOW_MOST;
+        ack->ack_backlog < BR_WINDOW_LONG ? (uint32_t)ack->ack_backlog : BR_WINDOW_LONG;
     rail->ack_rx_bytes = rail->rx_bytes;
     br_rail_acknowledged(rail, ack->bytes, now);
 }
@@ -572,7 +578,7 @@ uint64_t br_worker_path_bytes(const struct br_worker *w)
             const struct br_rail *rail = &peer->rails[i];
 
             if (rail->state == BR_RAIL_UP && rail->volume)
-                bytes += (double)rail->volume * (double)rail->min_rtt / (double)br_rail_delay(rail);
+                bytes += path_bytes(rail);
         }
     }
     return (uint64_t)bytes;

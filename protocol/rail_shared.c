@@ -36,7 +36,8 @@ uint64_t br_rail_shared_window(double rate, uint64_t min_rtt)
     uint64_t delay = 2 * min_rtt > BR_TARGET_DELAY ? 2 * min_rtt : BR_TARGET_DELAY;
     double window = rate * (double)least_delay(delay, min_rtt, true) / 1e9;
 
-    return (uint64_t)fmin(fmax(window, BR_WINDOW_LEAST), BR_WINDOW_MOST);
+    return (uint64_t)fmin(fmax(window, BR_WINDOW_LEAST),
+                          (double)br_rail_most_window(2e-9 * rate * (double)min_rtt));
 }
 
 uint64_t br_rail_shared_part(const struct br_rail *rail)

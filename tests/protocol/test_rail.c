@@ -161,6 +161,23 @@ static void window__covers_two_round_trips(void **state)
     assert_true(b.rails[0].window > 2 * 3 * 200000 * 9 / 10);
 }
 
+/* 8 and 80 Gb/s with a round trip of 10 ms. With 4 MiB at most the first one was filled to 0.4. */
+static void window__of_a_long_path_is_not_bounded_as_others_are(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 1);
+    bench_drive(&b.rails[0], 1000000000, 10 * BR_MS, &now, now + BR_SEC);
+    assert_in_range(b.rails[0].window, 18000000, 21000000);
+    assert_true(b.rails[0].rate > 900000000);
+    bench_set_up(&b, 1);
+    now = BR_SEC;
+    bench_drive(&b.rails[0], 10000000000, 10 * BR_MS, &now, now + BR_SEC);
+    assert_int_equal(b.rails[0].window, BR_WINDOW_LONG);
+}
+
 static void window__stays_within_its_bounds(void **state)
 {
     struct bench b;
@@ -434,6 +451,7 @@ int main(void)
         cmocka_unit_test(window__slow_start_counts_from_a_pause),
         cmocka_unit_test(window__slow_start_ends),
         cmocka_unit_test(window__covers_two_round_trips),
+        cmocka_unit_test(window__of_a_long_path_is_not_bounded_as_others_are),
         cmocka_unit_test(window__stays_within_its_bounds),
         cmocka_unit_test(window__of_a_slow_path_is_for_25_ms),
         cmocka_unit_test(window__least_as_configured),

@@ -136,7 +136,9 @@ static void shared_window__stays_within_its_bounds(void **state)
     (void)state;
     assert_int_equal(br_rail_shared_window(12.5e6, RTT), BR_WINDOW_LEAST);
     assert_int_equal(br_rail_shared_window(0, 0), BR_WINDOW_LEAST);
-    assert_int_equal(br_rail_shared_window(5e9, BR_MS), BR_WINDOW_MOST);
+    assert_int_equal(br_rail_shared_window(5e10, 10 * BR_US), BR_WINDOW_MOST);
+    assert_int_equal(br_rail_shared_window(5e9, BR_MS), 10000000);
+    assert_int_equal(br_rail_shared_window(5e9, 10 * BR_MS), BR_WINDOW_LONG);
     assert_int_equal(br_rail_shared_window(1e9, BR_MS), 2000000);
 }
 
