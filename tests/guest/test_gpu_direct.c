@@ -285,6 +285,7 @@ static int flushed(struct braid_comm *comm, void *context)
     if (message(comm, memory, 1, 100000))
         return 1;
     FLUSHED(before, asks ? 0 : 1);
+    RETURNS(0, braid_barrier(comm, NULL, NULL)); /* the put must not come before it has counted */
     if (asks)
         RETURNS(0, braid_put(comm, memory, 100000, &key, 0, NULL, NULL));
     RETURNS(0, braid_barrier(comm, NULL, NULL));
