@@ -43,8 +43,8 @@ static void *run_rank(void *argument)
     struct br_store *store = NULL;
 
     usleep((useconds_t)(self->late / BR_US));
-    self->rc = br_store_open(&self->environment, &self->secret,
-                             store_soon(self->environment.init_timeout), &store);
+    self->deadline = store_soon(self->environment.init_timeout);
+    self->rc = br_store_open(&self->environment, &self->secret, self->deadline, &store);
     if (self->rc == 0 && self->body)
         self->rc = self->body(store, self);
     snprintf(self->message, sizeof self->message, "%s", br_error_message());
@@ -88,7 +88,7 @@ uint64_t store_soon(uint64_t ns)
 
 int store_dial(void)
 {
-    uint64_t end = store_soon(5 * BR_SEC);
+    uint64_t end = store_soon(STORE_LONG);
     int fd, rc;
 
     while ((rc = br_socket_connect("127.0.0.1", store_port, end, &fd)) < 0 && br_clock_now() < end)
@@ -99,7 +99,7 @@ int store_dial(void)
 
 void store_say(int fd, const void *bytes, size_t n)
 {
-    assert_int_equal(br_socket_send(fd, bytes, n, store_soon(5 * BR_SEC)), 0);
+    assert_int_equal(br_socket_send(fd, bytes, n, store_soon(STORE_LONG)), 0);
 }
 
 struct br_store_message store_hear(int fd, uint8_t bytes[512])
@@ -110,7 +110,7 @@ struct br_store_message store_hear(int fd, uint8_t bytes[512])
 
     while ((rc = br_store_parse(bytes, have, 512 - 16, &message)) == 1) {
         assert_int_equal(
-            br_socket_receive(fd, bytes + have, message.bytes - have, store_soon(5 * BR_SEC)), 0);
+            br_socket_receive(fd, bytes + have, message.bytes - have, store_soon(STORE_LONG)), 0);
         have = message.bytes;
     }
     assert_int_equal(rc, 0);
@@ -121,7 +121,7 @@ void store_until_closed(int fd)
 {
     char byte;
 
-    while (br_socket_receive(fd, &byte, 1, store_soon(10 * BR_SEC)) == 0)
+    while (br_socket_receive(fd, &byte, 1, store_soon(STORE_LONG)) == 0)
         ;
     assert_null(strstr(br_error_message(), "timed out"));
     close(fd);

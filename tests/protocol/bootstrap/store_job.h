@@ -20,7 +20,7 @@
 #include "protocol/bootstrap/store_message.h"
 
 #define STORE_RANKS 8
-#define STORE_LONG  (20 * BR_SEC)
+#define STORE_LONG  (120 * BR_SEC) /* for what ends well, however busy the machine is */
 /* ends in a timeout; time enough for ranks that come, and an eighth of it, for which a rank waits
  * for what the store says, also where one stands still for a moment */
 #define STORE_SHORT (6 * BR_SEC)
@@ -29,7 +29,8 @@ struct store_rank {
     pthread_t thread;
     struct br_environment environment;
     struct br_secret secret;
-    uint64_t late; /* ns to sleep before the start */
+    uint64_t late;             /* ns to sleep before the start */
+    _Atomic uint64_t deadline; /* ns: of br_store_open(), once the thread runs */
     int (*body)(struct br_store *store, struct store_rank *self);
     int rc;
     char message[BR_ERROR_BYTES];
