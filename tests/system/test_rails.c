@@ -52,6 +52,15 @@ static void block(int nic, bool blocked)
     assert_int_equal(shell(line), 0);
 }
 
+/* Behind each case, where it fails in between, too: the next one begins with all cables. */
+static int mend(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("ip -n h1 link set r0 up && ip -n h0 link set r1 mtu 1500"), 0);
+    block(1, false);
+    return 0;
+}
+
 static void start(const char *backend, const char *devices)
 {
     assert_int_equal(wait_for_links(), 0);
@@ -92,7 +101,7 @@ static void rails__one_of_two_is_silent_or_down(void **state)
     start(*state, "r0,r1");
     block(1, true);
     job_says(&job, "rails 1\n", 2);
-    job_must_have(&job, "level 1 (device r1)|silent");
+    job_must_have(&job, "level 1 (device r1)|is lost");
     job_must_have(&job, "slices");
     block(1, false);
     job_says(&job, "rails 3\n", 4);
@@ -104,25 +113,16 @@ static void rails__one_of_two_is_silent_or_down(void **state)
     end_well();
 }
 
-static void mtu(int bytes)
-{
-    char line[96];
-
-    snprintf(line, sizeof line, "ip -n h0 link set r1 mtu %d", bytes);
-    assert_int_equal(shell(line), 0);
-}
-
 /* A path carries shorter packets than when the rail was made; what is too long for it is dropped
  * without a word one way. The rail is lost, and made anew with packets that fit. */
 static void rails__path_becomes_narrow(void **state)
 {
     start(*state, "r0,r1");
-    mtu(1200);
+    assert_int_equal(shell("ip -n h0 link set r1 mtu 1200"), 0);
     job_says(&job, "(device r1) is lost", 2);
     job_says(&job, "rails 3\n", 4);
     both_carry();
     end_well();
-    mtu(1500);
 }
 
 static void rails__the_only_one_is_silent(void **state)
@@ -132,7 +132,6 @@ static void rails__the_only_one_is_silent(void **state)
     start(*state, "r1");
     block(1, true);
     assert_int_equal(job_end(&job), RANK_FAILED);
-    block(1, false);
     for (int r = 0; r < 2; r++) {
         job_line(&job, r, "error ", line, sizeof line);
         if (!strstr(line, r ? "rank 0 is lost" : "rank 1 is lost") ||
@@ -141,14 +140,17 @@ static void rails__the_only_one_is_silent(void **state)
     }
 }
 
+#define RAILS_CASE(name, backend)                                                                  \
+    cmocka_unit_test_prestate_setup_teardown(name, NULL, mend, (void *)(backend))
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(rails__one_of_two_is_silent_or_down, (void *)"tcp"),
-        cmocka_unit_test_prestate(rails__one_of_two_is_silent_or_down, (void *)"udp"),
-        cmocka_unit_test_prestate(rails__path_becomes_narrow, (void *)"udp"),
-        cmocka_unit_test_prestate(rails__the_only_one_is_silent, (void *)"tcp"),
-        cmocka_unit_test_prestate(rails__the_only_one_is_silent, (void *)"udp"),
+        RAILS_CASE(rails__one_of_two_is_silent_or_down, "tcp"),
+        RAILS_CASE(rails__one_of_two_is_silent_or_down, "udp"),
+        RAILS_CASE(rails__path_becomes_narrow, "udp"),
+        RAILS_CASE(rails__the_only_one_is_silent, "tcp"),
+        RAILS_CASE(rails__the_only_one_is_silent, "udp"),
     };
 
     if (argc >= 2 && !strcmp(argv[1], "rank"))
