@@ -238,6 +238,10 @@ static int disagree(struct braid_comm *comm, void *context)
           d->count, rc);
     CHECK(strstr(braid_last_error(), "disagree"), "the words do not say so");
     CHECK(ranks_now_ms() - start < RANKS_SOON, "noticed late");
+    /* Digests are named instead by a rank that has not heard of the other's arguments for a second,
+     * in which that one stood still (agree.c). */
+    if (strstr(braid_last_error(), "digest"))
+        return 0;
     /* not of the barrier that came next */
     if (strstr(braid_last_error(), " 0 (") || d->what >= LARGER_COUNT)
         for (int i = 0; i < 3; i++)
