@@ -42,6 +42,19 @@ static uint32_t value(uint32_t rank, uint64_t sequence, size_t i)
     return rank * 1000003u + (uint32_t)sequence * 7919u + (uint32_t)i * 13u;
 }
 
+/* In place as braid.h says: what has one block stands at this rank's of what has one for each. */
+static void put_in_place(const struct rank *self, struct br_operation *op)
+{
+    size_t own = self->shm.rank * op->count;
+
+    if (op->collective == BR_REDUCE_SCATTER || op->collective == BR_SCATTER)
+        op->recv = self->send + own;
+    else if (op->collective == BR_ALLGATHER || op->collective == BR_GATHER)
+        op->send = self->recv + own;
+    else
+        op->send = self->recv;
+}
+
 /* Which call it is follows from its number. */
 static struct br_operation call_of(const struct rank *self, uint64_t sequence)
 {
@@ -50,6 +63,7 @@ static struct br_operation call_of(const struct rank *self, uint64_t sequence)
         BR_ALLTOALL,  BR_SCATTER, BR_GATHER,    BR_BARRIER,   BR_ALLTOALL};
     static const size_t most[] = {20, 20, 500, 500, 5000, 30000, MOST_COUNT};
     enum br_collective collective;
+    struct br_operation op;
     struct br_random random;
     size_t below;
     bool in_place;
@@ -59,15 +73,14 @@ static struct br_operation call_of(const struct rank *self, uint64_t sequence)
     collective = collectives[br_random_below(&random, sizeof collectives / sizeof *collectives)];
     below = most[br_random_below(&random, sizeof most / sizeof *most)];
     root = (int)br_random_below(&random, self->shm.n);
-    in_place = br_random_below(&random, 3) == 0 &&
-               (collective == BR_ALLREDUCE || collective == BR_ALLTOALL);
+    in_place = br_random_below(&random, 3) == 0;
     if (collective == BR_REDUCE && below > 5000)
         below = 5000; /* in one round always */
-    return (struct br_operation){
+    op = (struct br_operation){
         .kind = BR_OPERATION_COLLECTIVE,
         .group = &group,
         .collective = collective,
-        .send = in_place ? self->recv : self->send,
+        .send = self->send,
         .recv = self->recv,
         .count = collective == BR_BARRIER ? 0 : 1 + br_random_below(&random, below),
         .type = BRAID_INT32,
@@ -75,6 +88,9 @@ static struct br_operation call_of(const struct rank *self, uint64_t sequence)
         .root = br_collective_rooted(collective) ? root : 0,
         .sequence = sequence,
     };
+    if (in_place)
+        put_in_place(self, &op);
+    return op;
 }
 
 static uint32_t expected(const struct rank *self, const struct br_operation *op, uint32_t block,
