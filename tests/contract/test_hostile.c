@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -243,7 +244,7 @@ static void echo_process(struct contract *contract, int address_to)
     if (write(address_to, &side->device->address, sizeof side->device->address) !=
         sizeof side->device->address)
         _exit(1);
-    alarm(60); /* should the parent fail */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the parent fail */
     for (uint64_t now = 1;; now += 1000) {
         int n = contract->ops->poll(side->device, now, events, 16);
 

@@ -9,14 +9,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "tests/transport/datagram/netem.h"
 #include "transport/datagram/internal.h"
 
 #define PLACE (60u << 10)
-#define HANGS 60 /* seconds after which the test ends for want of another end */
 
 struct scene {
     struct netem_net net;
@@ -122,7 +120,6 @@ static void pause__is_forgotten(void **state)
     static const uint64_t holds[] = {300 * BR_MS, 2 * BR_SEC, 9 * BR_SEC};
 
     (void)state;
-    alarm(HANGS);
     for (unsigned i = 0; i < sizeof holds / sizeof *holds; i++) {
         struct scene *scene = begin(64, 0);
         unsigned before;
@@ -145,7 +142,6 @@ static void pause__is_forgotten(void **state)
         assert_in_range(frames_in(scene, BR_SEC), before * 3 / 4, 2 * before);
         end(scene);
     }
-    alarm(0);
 }
 
 /* Numbers of messages come to their end in the middle of some, with as many buffers as the protocol
@@ -287,7 +283,6 @@ static void peer__that_never_hears_of_one(void **state)
     uint64_t kept, copy;
 
     (void)state;
-    alarm(HANGS);
     open_lone(&lone);
     path = &lone.link->paths[0];
     for (int i = 0; i < 6; i++) {
@@ -327,7 +322,6 @@ static void peer__that_never_hears_of_one(void **state)
     assert_true(path->next - path->floor <= BR_DGRAM_PACKETS);
     br_dgram_link_destroy(lone.link);
     br_slot_table_destroy(&lone.slots);
-    alarm(0);
 }
 
 int main(void)
