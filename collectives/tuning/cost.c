@@ -153,6 +153,15 @@ static bool sums_cost(const struct br_cost_problem *p)
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
 
+/* Not of a reduce-scatter of two ranks a core: what goes to another core less often is summed up in
+ * two passes and not in one, which costs as much from 1 MiB on (doc/design/cost_model.md,
+ * section 3). */
+static bool counts_cores(const struct br_cost_problem *p)
+{
+    return p->request->collective != BR_REDUCE_SCATTER ||
+           p->request->n > 2 * (uint64_t)p->topology->cores;
+}
+
 /* One stage of all threads. */
 static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_stages *stages,
                                   uint32_t threads, uint32_t w, bool reduces)
@@ -179,6 +188,7 @@ static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_sta
                                        .bytes = bytes};
 
         exchange.ready = blocks;
+        exchange.by_core = blocks && counts_cores(p);
         exchange.together = blocks ? exchange.peers * messages : 0;
         br_port_load_add(&round, p->model, p->topology, &exchange,
                          stage->ring ? stage->size - 1 : 1);

@@ -34,6 +34,8 @@ struct br_exchange {
     /* Of ranks that share cores: READY of each message that needs one is a message, too. Else it
      * leaves together with one that its receiver sends, or it is not counted. */
     bool ready;
+    /* Of ranks that share cores: between two ranks of one core a byte costs less (port_load.c). */
+    bool by_core;
 };
 
 /* Seconds for which each port is occupied. */

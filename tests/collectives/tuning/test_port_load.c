@@ -167,6 +167,41 @@ static void br_port_load_add__takes_the_longest_way(void **state)
     assert_true(br_port_load_busiest(&load, NULL) == 0);
 }
 
+/* Seconds of the machine when each of 8 ranks on 2 cores sends to the `peers` next ones. */
+static double of_cores(uint32_t peers, bool by_core, bool in_memory)
+{
+    struct br_cost_model model = {
+        .n_levels = 1, .levels = {{.overhead = 1, .beta = 1}}, .in_memory = in_memory};
+    struct br_topology t;
+    struct br_exchange exchange = {.peer = next,
+                                   .context = &t.n,
+                                   .peers = peers,
+                                   .ranks = 8,
+                                   .sender = BR_PORT_LOAD_ALL,
+                                   .level = BR_LEVEL_ANY,
+                                   .messages = 1,
+                                   .bytes = 9,
+                                   .by_core = by_core};
+    struct br_port_load load;
+
+    br_topology_flat(&t, 8);
+    t.cores = 2;
+    br_port_load_init(&load, &model, &t);
+    br_port_load_add(&load, &model, &t, &exchange, 1);
+    return load.machine;
+}
+
+/* To the next rank 6 of 8 bytes stay on a core, to all others 3 of 7: that is the mean. */
+static void br_port_load_add__bytes_that_stay_on_a_core_cost_less(void **state)
+{
+    (void)state;
+    assert_true(fabs(of_cores(1, false, false) - 80) < 1e-9);
+    assert_true(of_cores(1, true, false) < 0.95 * 80);
+    assert_true(of_cores(1, true, false) > 0.8 * 80);
+    assert_true(fabs(of_cores(7, true, false) - 7 * 80) < 1e-6);
+    assert_true(fabs(of_cores(1, true, true) - 80) < 1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +209,7 @@ int main(void)
         cmocka_unit_test(br_port_load_add__counts_every_rank_for_the_machine),
         cmocka_unit_test(br_port_load_add__counts_what_both_directions_share),
         cmocka_unit_test(br_port_load_add__takes_the_longest_way),
+        cmocka_unit_test(br_port_load_add__bytes_that_stay_on_a_core_cost_less),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

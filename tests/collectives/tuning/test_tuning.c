@@ -420,14 +420,17 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     takes(&network, 2 << 20, "halving");
     takes_for(&network, BR_ALLGATHER, 512 << 10, "halving");
     takes_for(&network, BR_REDUCE_SCATTER, 512 << 10, "halving");
+    takes_for(&network, BR_REDUCE_SCATTER, 2 << 20, "direct"); /* sums in one pass */
     close_network(&network);
     open_crowd(&network, "flat:8", BR_COST_NETWORK, 2);
     takes(&network, 8, "core_tree:4d,2d");
     takes(&network, 256 << 10, "core_tree:4d,2d");
     takes_for(&network, BR_ALLGATHER, 64 << 10, "core_tree:4d,2d");
-    takes_for(&network, BR_ALLGATHER, 256 << 10, "halving");
+    /* first among the ranks of a core, with most of the bytes */
+    takes_for(&network, BR_ALLGATHER, 256 << 10, "blueconnect:4d,2d");
     takes_for(&network, BR_REDUCE_SCATTER, 64 << 10, "core_tree:4d,2d");
-    takes_for(&network, BR_REDUCE_SCATTER, 256 << 10, "halving");
+    takes_for(&network, BR_REDUCE_SCATTER, 256 << 10, "blueconnect:4d,2d");
+    takes_for(&network, BR_REDUCE_SCATTER, 8 << 20, "blueconnect:4d,2d");
     takes_for(&network, BR_ALLTOALL, 512, "tree");
     takes_for(&network, BR_ALLTOALL, 2 << 10, "bruck");
     takes_for(&network, BR_ALLTOALL, 8 << 10, "direct");
@@ -442,7 +445,7 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     close_network(&network);
     open_crowd(&network, "flat:16", BR_COST_NETWORK, 2);
     takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "tree");
-    takes_for(&network, BR_REDUCE_SCATTER, 256 << 10, "halving");
+    takes_for(&network, BR_REDUCE_SCATTER, 256 << 10, "blueconnect:8d,2d");
     takes_for(&network, BR_ALLGATHER, 64 << 10, "halving");
     close_network(&network);
     open_crowd(&network, "flat:32", BR_COST_NETWORK, 2);
