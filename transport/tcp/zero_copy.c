@@ -15,7 +15,7 @@
 
 /* Of the CPU time with a copy: cheaper if it is less. The rest is for what the sender does not see:
  * an ACK, and a receiver that reads memory which no cache of its own has. */
-#define CHEAPER    0.7
+#define CHEAPER    0.65
 #define PIPE_BYTES (512 << 10) /* A frame of 256 KiB has 64 pages or one more; a power of two. */
 #define LEND_CALLS 7u          /* System calls of a send without a copy, as a rule. */
 
