@@ -23,8 +23,9 @@ struct br_awaited *br_awaited_find(const struct br_peer *peer, uint64_t tag)
     return NULL;
 }
 
-bool br_awaited_deliver(struct br_worker *w, const struct br_peer *peer, const struct br_message *m,
-                        const uint8_t *payload)
+/* Here, as most such messages are the next ones of their peer, which go no other way. */
+static inline bool awaited_deliver(struct br_worker *w, const struct br_peer *peer,
+                                   const struct br_message *m, const uint8_t *payload)
 {
     struct br_awaited *awaited = m->type == BR_MESSAGE_EAGER ? br_awaited_find(peer, m->tag) : NULL;
 
@@ -40,6 +41,12 @@ bool br_awaited_deliver(struct br_worker *w, const struct br_peer *peer, const s
     return true;
 }
 
+bool br_awaited_deliver(struct br_worker *w, const struct br_peer *peer, const struct br_message *m,
+                        const uint8_t *payload)
+{
+    return awaited_deliver(w, peer, m, payload);
+}
+
 bool br_awaited_arrives(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     struct br_peer *peer = rail->peer;
@@ -50,7 +57,7 @@ bool br_awaited_arrives(struct br_worker *w, struct br_rail *rail, const struct 
         return false;
     memcpy(&m, event->inline_, sizeof m);
     if (m.sequence != stream->seen_top || (m.bytes > BR_EAGER_INLINE && m.bytes != event->length) ||
-        !br_awaited_deliver(w, peer, &m, event->payload))
+        !awaited_deliver(w, peer, &m, event->payload))
         return false;
     br_stream_saw_next(stream);
     rail->last_rx = w->now;

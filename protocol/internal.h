@@ -175,8 +175,15 @@ static inline void br_rail_announced(struct br_rail *rail)
     rail->announced_bytes = rail->released_bytes;
     rail->unannounced_since = 0;
 }
-/* What an EAGER says has been released. */
-void br_rail_eager_received(struct br_rail *rail, const struct br_message *m);
+/* An EAGER says that something more has been released. */
+void br_rail_eager_released(struct br_rail *rail, const struct br_message *m);
+/* What an EAGER says has been released: where messages go one way, mostly nothing new. */
+static inline void br_rail_eager_received(struct br_rail *rail, const struct br_message *m)
+{
+    if (m->released != (uint16_t)rail->peer_released ||
+        m->released_units != (uint16_t)(rail->peer_released_bytes / BR_CREDIT_UNIT))
+        br_rail_eager_released(rail, m);
+}
 
 /* Allocates memory for the copies of the rail's messages, once. -ENOMEM with a message. */
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);

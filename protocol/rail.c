@@ -584,7 +584,7 @@ uint64_t br_worker_path_bytes(const struct br_worker *w)
     return (uint64_t)bytes;
 }
 
-void br_rail_eager_received(struct br_rail *rail, const struct br_message *m)
+void br_rail_eager_released(struct br_rail *rail, const struct br_message *m)
 {
     uint16_t n = (uint16_t)(m->released - rail->peer_released),
              units = (uint16_t)(m->released_units - rail->peer_released_bytes / BR_CREDIT_UNIT);

@@ -118,11 +118,17 @@ static void credit__comes_with_eager(void **state)
     assert_int_equal(rail->peer_released, 3);
     assert_int_equal(rail->peer_arrived, 3);
     assert_int_equal(rail->peer_released_bytes, 256);
+    br_rail_eager_received(rail, &m); /* nothing new */
+    assert_int_equal(rail->peer_released, 3);
+    assert_int_equal(rail->peer_released_bytes, 256);
+    m.released_units = 2; /* only bytes are new */
+    br_rail_eager_received(rail, &m);
+    assert_int_equal(rail->peer_released_bytes, 512);
     m.released = 2;        /* less than before */
     m.released_units = 17; /* more than was sent */
     br_rail_eager_received(rail, &m);
     assert_int_equal(rail->peer_released, 3);
-    assert_int_equal(rail->peer_released_bytes, 256);
+    assert_int_equal(rail->peer_released_bytes, 512);
     assert_int_equal(spend(rail, true), 9);
 }
 
