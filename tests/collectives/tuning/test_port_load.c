@@ -167,8 +167,8 @@ static void br_port_load_add__takes_the_longest_way(void **state)
     assert_true(br_port_load_busiest(&load, NULL) == 0);
 }
 
-/* Seconds of the machine when each of 8 ranks on 2 cores sends to the `peers` next ones. */
-static double of_cores(uint32_t peers, bool by_core, bool in_memory)
+/* Seconds of the machine when each of n ranks on 2 cores sends to the `peers` next ones. */
+static double of_cores(uint32_t n, uint32_t peers, bool by_core, bool in_memory)
 {
     struct br_cost_model model = {
         .n_levels = 1, .levels = {{.overhead = 1, .beta = 1}}, .in_memory = in_memory};
@@ -176,7 +176,7 @@ static double of_cores(uint32_t peers, bool by_core, bool in_memory)
     struct br_exchange exchange = {.peer = next,
                                    .context = &t.n,
                                    .peers = peers,
-                                   .ranks = 8,
+                                   .ranks = n,
                                    .sender = BR_PORT_LOAD_ALL,
                                    .level = BR_LEVEL_ANY,
                                    .messages = 1,
@@ -184,7 +184,7 @@ static double of_cores(uint32_t peers, bool by_core, bool in_memory)
                                    .by_core = by_core};
     struct br_port_load load;
 
-    br_topology_flat(&t, 8);
+    br_topology_flat(&t, n);
     t.cores = 2;
     br_port_load_init(&load, &model, &t);
     br_port_load_add(&load, &model, &t, &exchange, 1);
@@ -195,11 +195,13 @@ static double of_cores(uint32_t peers, bool by_core, bool in_memory)
 static void br_port_load_add__bytes_that_stay_on_a_core_cost_less(void **state)
 {
     (void)state;
-    assert_true(fabs(of_cores(1, false, false) - 80) < 1e-9);
-    assert_true(of_cores(1, true, false) < 0.95 * 80);
-    assert_true(of_cores(1, true, false) > 0.8 * 80);
-    assert_true(fabs(of_cores(7, true, false) - 7 * 80) < 1e-6);
-    assert_true(fabs(of_cores(1, true, true) - 80) < 1e-9);
+    assert_true(fabs(of_cores(8, 1, false, false) - 80) < 1e-9);
+    assert_true(of_cores(8, 1, true, false) < 0.95 * 80);
+    assert_true(of_cores(8, 1, true, false) > 0.8 * 80);
+    assert_true(fabs(of_cores(8, 7, true, false) - 7 * 80) < 1e-6);
+    assert_true(fabs(of_cores(8, 1, true, true) - 80) < 1e-9);
+    /* one rank stands for all, and the next one of it is always on its core */
+    assert_true(fabs(of_cores(64, 1, true, false) - 640) < 1e-6);
 }
 
 int main(void)
