@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # `./dev test --all` that is interrupted leaves nothing running: neither what it waits for nor the build beside it, which have the time to clean up. The commands
-# that it calls are stand-ins, which note their process number and then sleep.
+# that it calls are stand-ins, which note their process number and then sleep. At its start it says when the disk is too small.
 set -euo pipefail
 # shellcheck source=tests/within.sh
 source "$BRAID_SOURCE/tests/within.sh"
@@ -27,17 +27,25 @@ echo $$ > "$STANDS/tests"
 sleep 1000 &
 wait
 END
+stand_in df << 'END'
+echo Avail && cat "$STANDS/free"
+END
 touch "$work/repo/tests/guest/run"
 cp "$BRAID_SOURCE/dev" "$work/repo/dev"
 cd "$work"
 export STANDS=$work PATH=$work/bin:$PATH
+dev=''
 
 fail() {
     echo "$*"
-    kill -KILL -- "-$dev" || true
+    [[ -z $dev ]] || kill -KILL -- "-$dev" || true
     cat "$work/out"
     exit 1
 }
+
+echo 2048M > "$work/free"
+repo/dev test > "$work/out" 2>&1 || true # there are no results
+! grep -q 'GiB free in build/' "$work/out" || fail "2 GiB are enough for one build"
 
 for signal in INT TERM HUP; do
     rm -f "$work/build" "$work/tests" "$work/clean"
@@ -45,6 +53,12 @@ for signal in INT TERM HUP; do
     dev=$!
     within 60 test -s "$work/build" || fail "SIG$signal: no build"
     within 60 test -s "$work/tests" || fail "SIG$signal: no tests"
+    if [[ $(< "$work/free") == 2048M ]]; then
+        grep -q ' 2.0 GiB free in build/, this needs ' "$work/out" || fail "2 GiB are too few for all builds, and it does not say so"
+    elif grep -q 'GiB free in build/' "$work/out"; then
+        fail "20 GiB are enough"
+    fi
+    echo 20480M > "$work/free"
     if [[ $signal == INT ]]; then # as Ctrl-C does
         kill -INT -- "-$dev"
     else
