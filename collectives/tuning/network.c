@@ -160,6 +160,7 @@ static int part_of_hosts(const struct br_network *whole, const int *ranks, int n
 
         part->model.n_levels = 1;
         part->model.levels[0] = whole->model.levels[memory ? 0 : 1];
+        part->model.in_memory = memory;
         if (memory)
             part->model.eager_bytes = 0;
     }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "collectives/tuning/calibration.h"
 #include "collectives/tuning/network.h"
+#include "collectives/tuning/tuning.h"
 #include "tests/says.h"
 
 static void open_network(struct br_network *network, const char *text)
@@ -73,6 +74,32 @@ static void br_network_init__takes_the_figures_of_a_calibration_that_fits(void *
     unlink(path);
 }
 
+/* What ranks of one of several hosts say to each other stays in its memory, also where they share
+ * cores: core_tree, which loses there, is not compared. */
+static void br_network_part__of_one_host_is_in_memory(void **state)
+{
+    static const int of_host[] = {0, 1, 2, 3}, of_hosts[] = {0, 4};
+    struct br_network whole, part;
+    struct br_tuning tunings[BR_ALGORITHM_CONFIGS];
+    int n;
+
+    (void)state;
+    open_network(&whole, "hosts:2x4");
+    whole.topology.cores = 2;
+    assert_int_equal(br_network_init(&whole, 0, BR_COST_NETWORK, 1, "", "", NULL, 0), 0);
+    assert_int_equal(br_network_part(&whole, of_host, 4, &part), 0);
+    assert_int_equal(part.topology.cores, 2);
+    n = br_tuning_choose_all(&part.model, BR_ALLREDUCE, 4, 8, tunings);
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++)
+        assert_int_not_equal(tunings[i].config.algorithm, BR_CORE_TREE);
+    br_network_destroy(&part);
+    assert_int_equal(br_network_part(&whole, of_hosts, 2, &part), 0);
+    assert_false(part.model.in_memory);
+    br_network_destroy(&part);
+    br_network_destroy(&whole);
+}
+
 /* A window of operations that take `ratio` of the predicted time, but one in the middle of it. */
 static double window(struct br_calibration_drift *drift, double ratio, double one)
 {
@@ -124,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_network_init__has_default_figures_for_each_topology),
         cmocka_unit_test(br_network_init__takes_the_figures_of_a_calibration_that_fits),
+        cmocka_unit_test(br_network_part__of_one_host_is_in_memory),
         cmocka_unit_test(br_calibration_drift_add__tells_once),
         cmocka_unit_test(br_calibration_drift_add__one_that_was_right_keeps_it_quiet),
         cmocka_unit_test(br_calibration_drift_add__counts_nothing_without_a_bound_or_a_prediction),
