@@ -80,7 +80,9 @@ static inline struct br_message *next_retained(struct br_rail *rail)
 /* Does the device read a message's payload where it is, and copy what does not leave at once? */
 static bool is_spared(const struct br_rail *rail, uint32_t length)
 {
-    return rail->spares && length && (rail->link->alone || length >= SPARE_LEAST) &&
+    const struct br_link *link = rail->link;
+
+    return rail->spares && length && (link->alone || link->streamed || length >= SPARE_LEAST) &&
            br_rail_ends_peer(rail);
 }
 
@@ -300,8 +302,9 @@ bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_tr
     if (!rail || !may_number(peer, br_stream_of(t->tag)))
         return false;
     rail->link->alone = t->alone;
+    rail->link->streamed = t->streamed && !t->alone && t->length < SPARE_LEAST;
     left = send_message(w, peer, rail, t);
-    rail->link->alone = false;
+    rail->link->alone = rail->link->streamed = false;
     w->flush_due = w->flush_due || rail->device->unsent;
     return left;
 }

@@ -65,6 +65,8 @@ struct br_transfer {
     /* send: its owner has nothing else to send with it, so that a small one leaves at once and does
      * not wait for the next poll, which sends all that is posted by one system call */
     bool alone;
+    /* send: it may have more, but what it sends may be one of a stream (br_link.streamed) */
+    bool streamed;
     /* send: 0, or the status with which it ends instead of moving when its READY has come */
     int refuse;
     void *owner; /* the caller's */

@@ -154,6 +154,7 @@ static void fragment_post(struct br_engine *engine, struct br_fragment *fragment
     t->uncached = writes_uncached(engine, fragment, step);
     t->traced = op->traced;
     t->alone = op->alone && sends_alone(fragment->schedule);
+    t->streamed = op->alone && br_collective_rooted(op->collective); /* note 7 */
     t->rendezvous = false;
     t->request = NULL;
     t->owner = rs;

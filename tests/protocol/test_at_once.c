@@ -152,7 +152,8 @@ static void send__over_a_network(void **state)
     }
 }
 
-/* The device sends a message at once whose owner has nothing else to send with it. */
+/* The device knows of a message whose owner has nothing else to send with it, or that may be one of
+ * a stream. */
 static void transfer__alone(void **state)
 {
     struct wired x;
@@ -164,7 +165,8 @@ static void transfer__alone(void **state)
                                 .peer = 1,
                                 .memory = data,
                                 .length = 8,
-                                .alone = alone};
+                                .alone = alone,
+                                .streamed = !alone};
         const struct wire_frame *frame;
 
         assert_int_equal(br_transfer_send(x.w, &t), 0);
@@ -173,7 +175,8 @@ static void transfer__alone(void **state)
         frame = wire_take(x.links[0], BR_MESSAGE_EAGER);
         assert_non_null(frame);
         assert_int_equal(frame->alone, alone);
-        assert_false(x.links[0]->link.alone);
+        assert_int_equal(frame->streamed, !alone);
+        assert_false(x.links[0]->link.alone || x.links[0]->link.streamed);
     }
     wired_destroy(&x);
 }
@@ -257,6 +260,13 @@ static void send__copies_nothing_that_leaves(void **state)
         assert_int_equal(frame->spare != NULL, rails == 1);
         assert_int_equal(frame->payload == big, rails == 1);
         if (rails == 1) {
+            small = (struct br_transfer){.tag = br_tag_p2p(0, 4, 7),
+                                         .peer = 1,
+                                         .memory = big,
+                                         .length = sizeof data,
+                                         .streamed = true};
+            assert_int_equal(br_transfer_send(x.w, &small), 0);
+            assert_non_null(wire_take(x.links[0], BR_MESSAGE_EAGER)->frame.spare);
             x.w->peers[1].eager_p2p = sizeof big;
             frame = leaves(&x, rails, &large, 3, sizeof big, false);
             assert_non_null(frame->spare);

@@ -169,7 +169,8 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
     *mine = (struct wire_frame){.link = link,
                                 .frame = *frame,
                                 .payload = allocate(frame->length + 1),
-                                .alone = link->link.alone};
+                                .alone = link->link.alone,
+                                .streamed = link->link.streamed};
     if (frame->inline_)
         memcpy(&mine->message, frame->inline_, sizeof mine->message);
     if (frame->rkey)

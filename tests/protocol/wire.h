@@ -37,7 +37,7 @@ struct wire_frame {
     struct br_message message; /* the inline area */
     uint8_t *payload;
     struct wire_rkey rkey; /* with caps.needs_rkey, of a DATA frame */
-    bool alone;            /* the link's flag when the frame was posted */
+    bool alone, streamed;  /* the link's flags when the frame was posted */
     bool taken, sent;
 };
 

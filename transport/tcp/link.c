@@ -230,7 +230,9 @@ void br_tcp_link_close(struct br_link *base)
  * of it. */
 static void send_spared(struct br_tcp_link *link, const struct br_frame *frame)
 {
-    if (link->tx.posted - link->tx.sent == 1)
+    if (link->tx.posted - link->tx.sent == 1 && link->base.streamed)
+        br_tcp_send_streamed(link);
+    else if (link->tx.posted - link->tx.sent == 1)
         br_tcp_send_link(link);
     br_stream_tx_spare(&link->tx, frame->spare);
 }
@@ -262,6 +264,8 @@ int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
     br_tcp_link_set_busy(tcp_link_device_of(link), link);
     if (base->alone)
         br_tcp_send_link(link);
+    else if (base->streamed && taken && !frames[taken - 1].spare) /* else send_spared() has */
+        br_tcp_send_streamed(link);
     base->device->unsent = base->device->unsent || link->tx.sent != link->tx.posted;
     return taken;
 }

@@ -113,6 +113,16 @@ void br_tcp_send_link(struct br_tcp_link *link)
     device->holds = device->holds || holds;
 }
 
+void br_tcp_send_streamed(struct br_tcp_link *link)
+{
+    uint32_t polls = ((const struct br_tcp_device *)link->base.device)->n_polls;
+
+    if (polls - link->sent_poll <= 1)
+        br_tcp_send_link(link);
+    else
+        streams(link, polls); /* for the next one */
+}
+
 void br_tcp_send_held(struct br_tcp_device *device)
 {
     device->holds = false;

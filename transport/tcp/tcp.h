@@ -141,6 +141,8 @@ static inline bool br_tcp_can_send(const struct br_tcp_link *link)
 /* send.c. Sends what is posted on a link, as much as one call and the socket take; the kernel may
  * hold it where sends follow each other (note 10). */
 void br_tcp_send_link(struct br_tcp_link *link);
+/* The same if nobody has waited since the last one; else nothing, as the next poll sends it. */
+void br_tcp_send_streamed(struct br_tcp_link *link);
 /* Sends what is posted on all links, as much as the sockets take. */
 void br_tcp_send_pending(struct br_tcp_device *device);
 /* Ends the holding of links whose sender waits now. */

@@ -117,6 +117,39 @@ static void send_link__holds_nothing_of_a_short_burst(void **state)
     ends_until(&ends_b.n_messages, 8);
 }
 
+/* Those that may be followed by others, with a spare or without: at once in a stream, else by the
+ * next poll. */
+static void send_streamed__leaves_at_once_in_a_stream_only(void **state)
+{
+    static uint8_t spare[20][LENGTH];
+
+    (void)state;
+    for (int round = 0; round < 4; round++) {
+        int polls = 1 + round % 2;
+
+        for (int i = 0; i < 20; i++) {
+            struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                                     .payload = ends_source,
+                                     .length = LENGTH,
+                                     .spare = round < 2 ? NULL : spare[i],
+                                     .cookie = 1};
+
+            tcp_link->base.streamed = true;
+            assert_int_equal(ends_ops->post(&tcp_link->base, &frame, 1), 1);
+            tcp_link->base.streamed = false;
+            assert_int_equal(tcp_link->tx.sent == tcp_link->tx.posted, polls == 1 && i > 0);
+            if (polls == 2)
+                assert_nothing_is_held();
+            for (int k = 0; k < polls; k++)
+                ends_step(&ends_a, BR_TCP_EVENTS);
+            assert_true(tcp_link->tx.sent == tcp_link->tx.posted);
+        }
+        ends_until(&ends_b.n_messages, 20 * (round + 1));
+        for (int k = 0; k < 3; k++) /* it waits */
+            ends_step(&ends_a, BR_TCP_EVENTS);
+    }
+}
+
 /* What is queued in front does not ask to be acknowledged at once. */
 static void send_link__holds_nothing_behind_what_waits_for_something_else(void **state)
 {
@@ -239,6 +272,7 @@ int main(void)
         TEST(send_link__a_passing_poll_is_no_wait),
         TEST(send_link__holds_nothing_of_a_sender_that_waits_in_between),
         TEST(send_link__holds_nothing_of_a_short_burst),
+        TEST(send_streamed__leaves_at_once_in_a_stream_only),
         TEST(send_link__holds_nothing_behind_what_waits_for_something_else),
         TEST(link_post__keeps_the_rest_of_a_message_with_a_spare),
         TEST(poll__acknowledges_what_asks_for_it),
