@@ -8,12 +8,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "transport/segment.h"
 
 #define HALF    BR_SHM_COLL_BYTES
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  5u /* of the segment: another number with each change */
+#define LAYOUT  6u /* of the segment: another number with each change */
 
 /* What BR_SHM_COLL_LAYOUT says. */
 static uint64_t shm_coll_layout(bool in_places)
@@ -230,6 +231,37 @@ static void more_places(struct br_shm_coll *coll)
         coll->places *= 2;
 }
 
+/* Whose data have just been written: returns BR_SHM_COLL_ASKS if their reader, the other one of two
+ * ranks, is to say what reading them takes. Or the answer to an earlier question has come. */
+static uint64_t ask_reader(struct br_shm_coll *coll, uint64_t epoch)
+{
+    uint64_t took;
+
+    if (!coll->past.asked.bytes)
+        return 0;
+    if (!coll->asked) {
+        coll->asked = epoch;
+        return BR_SHM_COLL_ASKS;
+    }
+    took = atomic_load_explicit(&br_shm_coll_area(coll, !coll->rank)->took, memory_order_relaxed);
+    if (took >> 32 == (uint32_t)coll->asked) {
+        br_shm_past_hear(&coll->past, (uint32_t)took);
+        coll->asked = 0;
+    }
+    return 0;
+}
+
+uint64_t br_shm_coll_begin_answer(void)
+{
+    return br_clock_now();
+}
+
+void br_shm_coll_answer(const struct br_shm_coll *coll, uint64_t epoch, uint64_t began)
+{
+    atomic_store_explicit(&br_shm_coll_area(coll, coll->rank)->took,
+                          epoch << 32 | (uint32_t)(br_clock_now() - began), memory_order_relaxed);
+}
+
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes)
 {
@@ -238,7 +270,8 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
             br_shm_past_copy(&coll->past, next_place(coll, epoch, bytes), data, bytes);
         coll->last = payload_start(coll, epoch, bytes);
         coll->end = coll->last + bytes;
-        br_shm_coll_slot(coll, coll->rank, epoch)->start = payload_offset(coll, coll->last);
+        br_shm_coll_slot(coll, coll->rank, epoch)->start =
+            payload_offset(coll, coll->last) | ask_reader(coll, epoch);
         br_shm_coll_publish_small(coll, epoch, check, data, 0); /* beside the number */
         if (coll->places)
             more_places(coll);

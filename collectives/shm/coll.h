@@ -55,6 +55,7 @@
 static_assert(BR_SHM_COLL_CELLS / (BR_SHM_COLL_RANKS - 1) >= BR_SHM_COLL_LINE,
               "each pair of ranks has a cell");
 #define BR_SHM_COLL_CHECK_BITS 16
+#define BR_SHM_COLL_ASKS       1u  /* beside `start`: the reader is to say what reading takes */
 #define BR_SHM_COLL_APART      37u /* from a slot or place to the next; odd, so each has its turn */
 /* epochs ahead, of the slot whose line is taken back from its readers (note 6) */
 #define BR_SHM_COLL_SOON 3u
@@ -85,8 +86,9 @@ struct br_shm_slot {
     _Alignas(2 * BR_SHM_COLL_LINE) _Atomic uint64_t epoch;
     union {
         uint8_t small[BR_SHM_COLL_SMALL];
-        struct {            /* of none or more than BR_SHM_COLL_SMALL bytes */
-            uint64_t start; /* in the rank's payload */
+        struct { /* of none or more than BR_SHM_COLL_SMALL bytes */
+            /* in the rank's payload; and perhaps BR_SHM_COLL_ASKS */
+            uint64_t start;
             struct br_shm_agenda agenda;
         };
     };
@@ -100,6 +102,9 @@ struct br_shm_area {
      * the communicator has failed. */
     _Alignas(BR_SHM_COLL_LINE) _Atomic uint32_t withdrawn;
     uint8_t notes[BR_SHM_COLL_DEPTH][BR_SHM_COLL_NOTE];
+    /* ns that this rank took to read the data that it was last asked about, with the lowest 32 bits
+     * of their epoch above them (past.h) */
+    _Alignas(BR_SHM_COLL_LINE) _Atomic uint64_t took;
     /* one for each other rank, in the order of the ranks (note 13) */
     _Alignas(BR_SHM_COLL_LINE) uint8_t cells[BR_SHM_COLL_CELLS];
     _Alignas(BR_SHM_COLL_PAGE) uint8_t payload[]; /* the ring, of br_shm_coll.ring bytes */
@@ -115,13 +120,14 @@ struct br_shm_coll {
     /* of this rank's payload, which is a ring: where the last part begins that this rank had put
      * there by each of the last epochs, and where the last one of all begins and ends */
     uint64_t starts[BR_SHM_COLL_DEPTH], last, end;
-    size_t ring;             /* bytes of a rank's payload */
-    size_t window;           /* how much of each half of it is used, if what is given fits there */
-    uint32_t places;         /* of it that are in use, from its start; 0: it has halves (note 8) */
-    size_t touched;          /* bytes of it that have been faulted in, or are those places' */
-    uint32_t given;          /* epochs with something in it, while not all places are in use */
-    size_t cell_bytes;       /* of a cell */
-    uint64_t exchanges;      /* begun so far, on all ranks the same */
+    size_t ring;        /* bytes of a rank's payload */
+    size_t window;      /* how much of each half of it is used, if what is given fits there */
+    uint32_t places;    /* of it that are in use, from its start; 0: it has halves (note 8) */
+    size_t touched;     /* bytes of it that have been faulted in, or are those places' */
+    uint32_t given;     /* epochs with something in it, while not all places are in use */
+    size_t cell_bytes;  /* of a cell */
+    uint64_t exchanges; /* begun so far, on all ranks the same */
+    uint64_t asked;     /* epoch whose reader is asked (past.h) and has not answered; 0: none */
     struct br_shm_past past; /* how this rank copies into its payload */
 };
 
@@ -195,7 +201,10 @@ static inline void br_shm_coll_publish_small(struct br_shm_coll *coll, uint64_t 
     coll->starts[epoch % BR_SHM_COLL_DEPTH] = coll->last;
     atomic_store_explicit(&slot->epoch, epoch << BR_SHM_COLL_CHECK_BITS | check,
                           memory_order_release);
-    br_prefetch_to_write(br_shm_coll_slot(coll, coll->rank, epoch + BR_SHM_COLL_SOON));
+    slot = br_shm_coll_slot(coll, coll->rank, epoch + BR_SHM_COLL_SOON);
+    br_prefetch_to_write(slot);
+    if (bytes > BR_SHM_COLL_LINE - sizeof slot->epoch)
+        br_prefetch_to_write((uint8_t *)slot + BR_SHM_COLL_LINE);
 }
 
 /* Where br_shm_coll_most() bytes of the next epoch go, which this rank may publish with as many. */
@@ -268,9 +277,21 @@ static inline const void *br_shm_coll_data(const struct br_shm_coll *coll, uint3
     if (bytes <= BR_SHM_COLL_SMALL)
         return slot->small;
     /* read once: whatever another rank writes there, nothing outside of the payload is accessed */
-    start = __atomic_load_n(&slot->start, __ATOMIC_RELAXED);
+    start = __atomic_load_n(&slot->start, __ATOMIC_RELAXED) & ~(uint64_t)BR_SHM_COLL_ASKS;
     return br_shm_coll_area(coll, rank)->payload + (start <= coll->ring - bytes ? start : 0);
 }
+
+/* Does the writer of these data, of a ring of places, ask what reading them takes (past.h)? Then
+ * the reader says it: before it reads and behind it. */
+static inline bool br_shm_coll_asks(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch,
+                                    size_t bytes)
+{
+    return bytes >= BR_SHM_PAST_LEAST &&
+           __atomic_load_n(&br_shm_coll_slot(coll, rank, epoch)->start, __ATOMIC_RELAXED) &
+               BR_SHM_COLL_ASKS;
+}
+uint64_t br_shm_coll_begin_answer(void);
+void br_shm_coll_answer(const struct br_shm_coll *coll, uint64_t epoch, uint64_t began);
 
 /* Exchanges: in an epoch every rank gives every other one up to coll->cell_bytes bytes, which lie
  * in a cell that nobody else reads (note 13). This begins one. By then this rank has read what the

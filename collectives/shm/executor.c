@@ -407,18 +407,18 @@ static const struct br_executor_ops ops = {.takes = shm_takes,
                                            .oldest = shm_oldest,
                                            .due = shm_due};
 
-/* Where ranks share cores copies have up to 32 KiB and more; two ranks with a core each give up to
- * 8 KiB into the ring. With a core for each of more ranks nothing goes past the caches, as it has
- * not been tried. */
+/* Where ranks share cores copies have up to 32 KiB and more. With a core for each of more ranks
+ * than two nothing goes past the caches, as it has not been tried. */
 static void executor_set_trip(struct br_shm_executor *shm)
 {
     struct br_context *context = shm->context;
 
-    if (!context->crowded && shm->n != 2)
+    shm->coll.past.told = shm->coll.places != 0;
+    if (!context->crowded)
         return;
     if (context->memory_trip <= 0) {
         br_shm_past_measure_trip(&shm->coll.past, br_shm_coll_area(&shm->coll, shm->rank)->payload,
-                                 context->crowded ? (size_t)32 << 10 : BR_SHM_COLL_PLACE);
+                                 (size_t)32 << 10);
         context->memory_trip = shm->coll.past.trip;
     }
     shm->coll.past.trip = context->memory_trip;

@@ -450,6 +450,24 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     return true;
 }
 
+/* Does the other one of two ranks, whose ring this one reads, ask what that takes? */
+static bool round_is_asked(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    return shm->coll.past.told && br_collective_rooted(op->collective) &&
+           !round_given(shm, op, shm->rank) &&
+           br_shm_coll_asks(&shm->coll, !shm->rank, shm->epoch, round_given(shm, op, !shm->rank));
+}
+
+/* A function of its own: inlined, it made gathers of 32 KiB a sixth slower where nobody asks. */
+__attribute__((noinline)) static void round_combine_and_answer(const struct br_shm_executor *shm,
+                                                               const struct br_operation *op)
+{
+    uint64_t began = br_shm_coll_begin_answer();
+
+    round_combine(shm, op);
+    br_shm_coll_answer(&shm->coll, shm->epoch, began);
+}
+
 /* What the operation needs of this round, in which all that it waits for have published. */
 enum progress { READS, NEXT_ROUND, COMPLETE };
 
@@ -474,7 +492,10 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
     case BR_SHM_OUTCOMES:
         return br_shm_direct_agreed(&shm->direct, &shm->coll, shm->epoch) ? COMPLETE : NEXT_ROUND;
     default:
-        round_combine(shm, op);
+        if (round_is_asked(shm, op))
+            round_combine_and_answer(shm, op);
+        else
+            round_combine(shm, op);
         break;
     }
     if (round_yields(shm, op))

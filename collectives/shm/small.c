@@ -136,6 +136,22 @@ static void small_combine(const struct br_shm_executor *shm, const struct br_shm
             small_copy(shm, small, r, r);
 }
 
+/* Does the other one of two ranks, whose ring this one reads, ask what that takes? */
+static bool small_is_asked(const struct br_shm_executor *shm, const struct br_shm_small *small)
+{
+    return shm->coll.past.told && !small->bytes && !small->exchanges &&
+           br_shm_coll_asks(&shm->coll, !shm->rank, shm->epoch, small->given);
+}
+
+__attribute__((noinline)) static void small_combine_and_answer(const struct br_shm_executor *shm,
+                                                               const struct br_shm_small *small)
+{
+    uint64_t began = br_shm_coll_begin_answer();
+
+    small_combine(shm, small);
+    br_shm_coll_answer(&shm->coll, shm->epoch, began);
+}
+
 /* How many pauses there are at most before the first look (shared_collectives.md, coll.h, note 14).
  * Where one rank waits for another that does not wait for it, what it waits longer makes the other
  * one later, in whatever both call before the next time, so that there would often be as many as
@@ -184,7 +200,10 @@ bool br_shm_small_complete(struct br_shm_executor *shm, const struct br_shm_smal
         return false;
     if (small->end - small->first == shm->n)
         br_shm_coll_learn(&shm->coll, shm->epoch);
-    small_combine(shm, small);
+    if (small_is_asked(shm, small))
+        small_combine_and_answer(shm, small);
+    else
+        small_combine(shm, small);
     shm->operations++;
     return true;
 }

@@ -227,6 +227,40 @@ static void may_publish__until_half_of_the_places_are_full(void **state)
     br_shm_coll_close(&b);
 }
 
+/* The reader is asked what reading took, and its answer is heard with one of the next epochs. */
+static void answer__is_heard_by_who_asks(void **state)
+{
+    static uint8_t data[BR_SHM_COLL_PLACE];
+    struct br_shm_coll a, b;
+    double *cost = a.past.classes[0].cost;
+    uint64_t epoch, answered = 0;
+    int fd;
+
+    (void)state;
+    assert_int_equal(br_shm_coll_create(&a, 2, 0, true, &fd), 0);
+    assert_int_equal(br_shm_coll_attach(&b, 2, 1, true, fd), 0);
+    close(fd);
+    a.past.told = b.past.told = true;
+    for (epoch = 1; epoch <= 64; epoch++) {
+        bool asks;
+
+        memset(data, (int)epoch, 4096);
+        assert_true(br_shm_coll_may_publish(&a, epoch, 4096));
+        br_shm_coll_publish(&a, epoch, 0, data, 4096);
+        asks = br_shm_coll_asks(&b, 0, epoch, 4096);
+        assert_int_equal(asks, a.asked == epoch);
+        assert_memory_equal(br_shm_coll_data(&b, 0, epoch, 4096), data, 4096);
+        if (asks)
+            br_shm_coll_answer(&b, epoch, br_shm_coll_begin_answer());
+        answered += asks;
+        br_shm_coll_publish(&b, epoch, 0, NULL, 0);
+    }
+    assert_in_range(answered, 4, 16);
+    assert_true(cost[BR_SHM_INTO_CACHES] > 0 && cost[BR_SHM_PAST_CACHES] > 0);
+    br_shm_coll_close(&a);
+    br_shm_coll_close(&b);
+}
+
 #define RANKS  3u
 #define EPOCHS 6000u
 
@@ -415,6 +449,7 @@ int main(void)
         cmocka_unit_test(may_publish__until_the_slots_are_full),
         cmocka_unit_test(may_publish__until_the_bytes_are_full),
         cmocka_unit_test(may_publish__until_half_of_the_places_are_full),
+        cmocka_unit_test(answer__is_heard_by_who_asks),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),
         cmocka_unit_test(exchange__nobody_overtakes_a_reader),
         cmocka_unit_test(withdraw__is_seen_by_others),

@@ -183,7 +183,7 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static void run_ranks(uint32_t n, size_t split_bytes, bool direct)
+static void run_ranks(uint32_t n, size_t split_bytes, bool direct, bool in_places)
 {
     static struct rank ranks[MOST_RANKS];
     pthread_t threads[MOST_RANKS];
@@ -207,9 +207,10 @@ static void run_ranks(uint32_t n, size_t split_bytes, bool direct)
             .allowed = direct, .token = 77 + r, .read_bytes = &ranks[r].read_bytes};
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
-        assert_int_equal(r ? br_shm_coll_attach(&shm->coll, n, r, false, fd)
-                           : br_shm_coll_create(&shm->coll, n, 0, false, &fd),
+        assert_int_equal(r ? br_shm_coll_attach(&shm->coll, n, r, in_places, fd)
+                           : br_shm_coll_create(&shm->coll, n, 0, in_places, &fd),
                          0);
+        shm->coll.past.told = in_places;
         shm->coll.past.trip = n % 2 ? 1e-12 : 0; /* all that is measured goes past the caches */
     }
     close(fd);
@@ -229,7 +230,8 @@ static void complete__mixed_calls_in_threads(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= MOST_RANKS; n++)
-        run_ranks(n, n % 2 ? 4096 : SIZE_MAX, n != 3);
+        run_ranks(n, n % 2 ? 4096 : SIZE_MAX, n != 3, false);
+    run_ranks(2, SIZE_MAX, false, true); /* with a core each */
 }
 
 int main(void)

@@ -20,37 +20,53 @@ static struct br_shm_past make(void)
     return (struct br_shm_past){.trip = 1};
 }
 
-/* Makes copies, of which the measured ones take `ns`, until one is measured. Returns how many went
- * past the caches before it. */
+static enum br_shm_past_way next_way(struct br_shm_past *past, size_t bytes)
+{
+    bool measured;
+
+    return br_shm_past_next(past, bytes, &measured);
+}
+
+static bool next_is_measured(struct br_shm_past *past, size_t bytes)
+{
+    bool measured;
+
+    br_shm_past_next(past, bytes, &measured);
+    return measured;
+}
+
+/* Makes copies, of which the measured ones, into the caches, take `ns`, until one is measured.
+ * Returns how many went past the caches before it. */
 static uint32_t until_measured(struct br_shm_past *past, uint64_t ns)
 {
     uint32_t n = 0;
 
     for (;;) {
-        switch (br_shm_past_next(past, BYTES)) {
-        case BR_SHM_PAST_CACHES:
-            n++;
-            break;
-        case BR_SHM_INTO_CACHES:
-            break;
-        case BR_SHM_INTO_CACHES_MEASURED:
-            br_shm_past_took(past, BYTES, ns);
+        bool measured;
+        enum br_shm_past_way way = br_shm_past_next(past, BYTES, &measured);
+
+        if (measured) {
+            assert_int_equal(way, BR_SHM_INTO_CACHES);
+            br_shm_past_took(past, BYTES, way, ns);
             return n;
         }
+        n += way == BR_SHM_PAST_CACHES;
     }
 }
 
 static void next__takes_the_caches_for_small_copies_and_where_no_trip_was_measured(void **state)
 {
-    struct br_shm_past past = make(), none = {0};
+    struct br_shm_past past = make(), told = {.told = true}, none = {0};
 
     (void)state;
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(br_shm_past_next(&past, 4095), BR_SHM_INTO_CACHES);
-        assert_int_equal(br_shm_past_next(&none, BYTES), BR_SHM_INTO_CACHES);
+        assert_int_equal(next_way(&past, 4095), BR_SHM_INTO_CACHES);
+        assert_false(next_is_measured(&told, 4095));
+        assert_int_equal(next_way(&none, BYTES), BR_SHM_INTO_CACHES);
+        assert_false(next_is_measured(&none, BYTES));
     }
-    br_shm_past_took(&none, BYTES, DEAR);
-    assert_int_equal(br_shm_past_next(&none, BYTES), BR_SHM_INTO_CACHES);
+    br_shm_past_took(&none, BYTES, BR_SHM_INTO_CACHES, DEAR);
+    assert_int_equal(next_way(&none, BYTES), BR_SHM_INTO_CACHES);
 }
 
 static void next__goes_past_the_caches_where_they_are_dear_and_looks_ever_more_rarely(void **state)
@@ -99,12 +115,59 @@ static void took__knows_lengths_apart(void **state)
 
     (void)state;
     until_measured(&past, DEAR);
-    assert_int_equal(br_shm_past_next(&past, BYTES), BR_SHM_PAST_CACHES);
-    assert_int_equal(br_shm_past_next(&past, BYTES / 2), BR_SHM_INTO_CACHES_MEASURED);
-    br_shm_past_took(&past, BYTES / 2, CHEAP / 2);
-    assert_int_equal(br_shm_past_next(&past, BYTES / 2), BR_SHM_INTO_CACHES);
+    assert_int_equal(next_way(&past, BYTES), BR_SHM_PAST_CACHES);
+    assert_true(next_is_measured(&past, BYTES / 2));
+    br_shm_past_took(&past, BYTES / 2, BR_SHM_INTO_CACHES, CHEAP / 2);
+    assert_int_equal(next_way(&past, BYTES / 2), BR_SHM_INTO_CACHES);
     /* longer than any class: as the longest */
-    assert_int_equal(br_shm_past_next(&past, (size_t)1 << 40), BR_SHM_INTO_CACHES_MEASURED);
+    assert_true(next_is_measured(&past, (size_t)1 << 40));
+}
+
+/* `n` copies by whichever way is taken, where both take so many ns. Returns how many went past the
+ * caches. */
+static int told_past(struct br_shm_past *past, int n, uint64_t into, uint64_t past_them)
+{
+    int went = 0;
+
+    for (int i = 0; i < n; i++) {
+        bool measured;
+        enum br_shm_past_way way = br_shm_past_next(past, BYTES, &measured);
+
+        went += way == BR_SHM_PAST_CACHES;
+        if (measured)
+            br_shm_past_took(past, BYTES, way, way == BR_SHM_PAST_CACHES ? past_them : into);
+    }
+    return went;
+}
+
+static void took__both_ways_where_the_reader_tells(void **state)
+{
+    struct br_shm_past past = {.told = true};
+
+    (void)state;
+    told_past(&past, 100, DEAR, CHEAP);
+    assert_in_range(told_past(&past, 1000, DEAR, CHEAP), 900, 999);
+    told_past(&past, 5000, CHEAP, DEAR); /* it is another phase of the machine */
+    assert_in_range(told_past(&past, 1000, CHEAP, DEAR), 1, 100);
+}
+
+static void copy__asks_one_reader_at_a_time(void **state)
+{
+    uint8_t *from = calloc(1, BYTES), *to = calloc(1, BYTES);
+    struct br_shm_past past = {.told = true};
+
+    (void)state;
+    assert_true(from && to);
+    br_shm_past_copy(&past, to, from, BYTES);
+    assert_int_equal(past.asked.bytes, BYTES);
+    assert_int_equal(past.asked.way, BR_SHM_INTO_CACHES);
+    for (int i = 0; i < 100; i++)
+        assert_false(next_is_measured(&past, BYTES));
+    br_shm_past_hear(&past, BYTES);
+    assert_int_equal(past.asked.bytes, 0);
+    assert_true(past.classes[3].cost[BR_SHM_INTO_CACHES] > 1); /* with this rank's part */
+    free(from);
+    free(to);
 }
 
 static void measure_trip__says_what_a_byte_takes(void **state)
@@ -151,6 +214,8 @@ int main(void)
         cmocka_unit_test(next__returns_to_the_caches_as_soon_as_they_are_cheap),
         cmocka_unit_test(took__a_copy_that_was_interrupted_changes_nothing),
         cmocka_unit_test(took__knows_lengths_apart),
+        cmocka_unit_test(took__both_ways_where_the_reader_tells),
+        cmocka_unit_test(copy__asks_one_reader_at_a_time),
         cmocka_unit_test(measure_trip__says_what_a_byte_takes),
         cmocka_unit_test(copy__copies_by_all_ways),
     };
