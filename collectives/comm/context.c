@@ -187,6 +187,8 @@ static int init_network(struct br_context *context)
     /* emulated ones have slow links, as real ones have */
     if (network->topology.kind != BR_TOPOLOGY_BCUBE)
         network->topology.cores = context->settings.cores;
+    network->topology.emulated =
+        network->topology.kind == BR_TOPOLOGY_FLAT && context->settings.environment.local_size == 1;
     rc = br_network_init(network, context->rank, locality_of(context), most_rails(context),
                          context->settings.calibration, devices, context->store,
                          context->init_deadline);

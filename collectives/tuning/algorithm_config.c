@@ -204,9 +204,11 @@ static int set_hosts(const struct br_topology *t, struct br_algorithm_config *co
     return 0;
 }
 
+/* Between emulated hosts messages do not stay on a core: they go over links. */
 static bool shares_cores(const struct br_topology *t)
 {
-    return t->kind == BR_TOPOLOGY_FLAT && t->cores > 1 && t->n > t->cores && t->n % t->cores == 0;
+    return t->kind == BR_TOPOLOGY_FLAT && !t->emulated && t->cores > 1 && t->n > t->cores &&
+           t->n % t->cores == 0;
 }
 
 /* Neighbouring ranks share a core (base/cpu_affinity.h). */

@@ -200,6 +200,7 @@ int br_network_part(const struct br_network *whole, const int *ranks, int n,
         br_topology_flat(&part->topology, (uint32_t)n);
     if (!rc && (uint32_t)n > whole->topology.cores)
         part->topology.cores = whole->topology.cores;
+    part->topology.emulated = whole->topology.emulated;
     part->model.topology = &part->topology;
     return rc;
 }

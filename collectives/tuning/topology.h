@@ -35,6 +35,7 @@ struct br_topology {
     uint32_t *leader; /* HOSTS: [n] lowest rank of each rank's host; owned */
     uint32_t cores;   /* FLAT and HOSTS: the cores that all ranks share, fewer than ranks; 0: there
                          are enough */
+    bool emulated;    /* FLAT: each rank is on an emulated host of its own */
 };
 
 /* One link that a message loads. */

@@ -25,6 +25,17 @@ out=$(BRAID_CALIBRATION=$dir/cal.json "$braid" run -n 3 --backend tcp --no-prefi
 grep -q 'calibration of the job' <<<"$out" || fail "the calibration is not used: $out"
 "$braid" plan -n 5 --calibration "$dir/cal.json" | grep -q 'calibration .*cal.json' || fail "the calibration is not read"
 
+# Ranks of one host that share its cores have a core_tree, and those of emulated hosts do not.
+ranks=$((2 * $(nproc)))
+if ((ranks >= 4 && ranks <= 16)); then
+    out=$("$braid" run -n $ranks --backend tcp --no-prefix -- "$braid" plan -b 1M -e 1M) || fail "shared cores: $out"
+    grep -q core_tree <<<"$out" || fail "no core_tree: $out"
+    out=$("$braid" run -n $ranks --backend tcp --no-prefix -- env BRAID_LOCAL_RANK=0 BRAID_LOCAL_WORLD_SIZE=1 BRAID_MACHINE_RANKS=$ranks \
+        BRAID_DEVICES=lo "$braid" plan -b 1M -e 1M) || fail "emulated hosts: $out"
+    grep -q halving <<<"$out" || fail "no halving: $out"
+    grep -q core_tree <<<"$out" && fail "a core_tree of emulated hosts: $out"
+fi
+
 echo '{"format": 1}' >"$dir/bad.json"
 out=$(BRAID_CALIBRATION=$dir/bad.json "$braid" run -n 2 -- "$braid" plan 2>&1) && fail "a bad calibration is taken"
 [ "$(grep -c 'BRAID_CALIBRATION: calibration .*"topology" is missing' <<<"$out")" -ge 1 ] || fail "words: $out"
