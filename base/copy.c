@@ -103,6 +103,7 @@ static size_t cache_read_share(int index, uint32_t processes)
     fclose(file);
     if (!cpus)
         return 0;
+    /* not those that this process may use: a launcher may have given each of them its own */
     online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > 0 && processes > (unsigned long)online)
         sharers = (unsigned long)processes * cpus / (unsigned long)online;

@@ -509,7 +509,8 @@ int braid_barrier(struct braid_comm *comm, const struct braid_options *options,
  * Persistent forms: prepare once, then braid_start() as often as wanted. Collective, in the same
  * order on every rank; braid_start() too. The buffers must stay valid until braid_op_free().
  * Prepared are schedule and scratch, whose pages are touched here: for all persistent operations
- * that exist, as they may run at once; so the first braid_start() takes no longer than later ones.
+ * that exist, as they may run at once; so the first braid_start() takes no longer than later ones,
+ * but on long paths, where more of one is under way at once than can be known here.
  * -EINVAL as of the plain forms, and what they find only when the operation has ended: no such
  * algorithm.
  */
