@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/error.h"
 #include "transport/segment.h"
 
 #define HALF    BR_SHM_COLL_BYTES
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  6u /* of the segment: another number with each change */
+#define LAYOUT  7u /* of the segment: another number with each change */
 
 /* What BR_SHM_COLL_LAYOUT says. */
 static uint64_t shm_coll_layout(bool in_places)
@@ -62,7 +63,14 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     coll->touched = (size_t)coll->places * BR_SHM_COLL_PLACE;
     if (ranks > 1)
         coll->cell_bytes = BR_SHM_COLL_CELLS / (ranks - 1) / BR_SHM_COLL_LINE * BR_SHM_COLL_LINE;
+    br_shm_coll_set_beside(coll, 1);
     return 0;
+}
+
+void br_shm_coll_set_beside(struct br_shm_coll *coll, uint64_t beside)
+{
+    coll->beside =
+        beside && beside <= coll->ranks && !(coll->ranks % beside) ? (uint32_t)beside : 1;
 }
 
 int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
@@ -285,4 +293,20 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
 void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch)
 {
     return next_place(coll, epoch, br_shm_coll_most(coll));
+}
+
+void br_shm_coll_give(struct br_shm_coll *coll, enum br_shm_place place, const void *from,
+                      size_t stride, size_t bytes)
+{
+    if (place == BR_SHM_IN_COMMON) {
+        br_shm_coll_begin_common(coll);
+        for (uint32_t r = 0; r < coll->ranks; r += coll->beside)
+            br_copy(br_shm_coll_common(coll, coll->rank, r), from, bytes);
+        return;
+    }
+    br_shm_coll_exchange(coll);
+    for (uint32_t r = 0; r < coll->ranks; r++)
+        if (r != coll->rank)
+            br_copy(br_shm_coll_cell(coll, coll->rank, r), (const uint8_t *)from + r * stride,
+                    bytes);
 }

@@ -34,9 +34,7 @@
  * ahead, the less often the core changes hands. */
 #define BR_SHM_COLL_WINDOW (8u << 10)
 #define BR_SHM_COLL_RANKS  256u /* at most */
-/* Up to so many ranks, each gives what all the others read to every one of them (note 13). */
-#define BR_SHM_COLL_EACH 4u
-#define BR_SHM_COLL_NOTE 16u /* bytes about an epoch, for error messages */
+#define BR_SHM_COLL_NOTE   16u  /* bytes about an epoch, for error messages */
 
 #define BR_SHM_COLL_LINE    64u
 #define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_BYTES)
@@ -54,6 +52,12 @@
 #define BR_SHM_COLL_CELLS ((size_t)BR_SHM_COLL_BYTES + (4u << 10))
 static_assert(BR_SHM_COLL_CELLS / (BR_SHM_COLL_RANKS - 1) >= BR_SHM_COLL_LINE,
               "each pair of ranks has a cell");
+/* Up to so many cores, each rank gives what all the others read once for the ranks of each core. */
+#define BR_SHM_COLL_EACH 4u
+/* Places for that, which are used by turns (note 16), and the bytes that each has. */
+#define BR_SHM_COLL_COMMONS 2u
+#define BR_SHM_COLL_COMMON  BR_SHM_COLL_BYTES
+static_assert(BR_SHM_COLL_CELLS / 2 <= BR_SHM_COLL_COMMON, "a part of a split all-reduce fits");
 #define BR_SHM_COLL_CHECK_BITS 16
 #define BR_SHM_COLL_ASKS       1u  /* beside `start`: the reader is to say what reading takes */
 #define BR_SHM_COLL_APART      37u /* from a slot or place to the next; odd, so each has its turn */
@@ -65,7 +69,15 @@ enum br_shm_coll_number {
     BR_SHM_COLL_SPLIT_BYTES, /* all-reduces from this size on are split (split.h) */
     BR_SHM_COLL_LAYOUT, /* of which version of braid the segment is; in all of them at this place */
     BR_SHM_COLL_DIRECT, /* 1: ranks may try to read each other's memory (direct.h) */
+    BR_SHM_COLL_BESIDE, /* how many ranks share a core; 0: nobody knows */
     BR_SHM_COLL_NUMBERS
+};
+
+/* Where what a rank gives in an epoch lies, if it has more than BR_SHM_COLL_SMALL bytes. */
+enum br_shm_place {
+    BR_SHM_IN_RING,   /* of its own: any number of ranks may read it */
+    BR_SHM_IN_CELLS,  /* every rank gives every other one bytes that nobody else reads (note 13) */
+    BR_SHM_IN_COMMON, /* every rank gives all others the same bytes (note 16) */
 };
 
 /* The segment is a header, and an area of each rank behind it, with the rank's ring. */
@@ -107,6 +119,8 @@ struct br_shm_area {
     _Alignas(BR_SHM_COLL_LINE) _Atomic uint64_t took;
     /* one for each other rank, in the order of the ranks (note 13) */
     _Alignas(BR_SHM_COLL_LINE) uint8_t cells[BR_SHM_COLL_CELLS];
+    _Alignas(
+        BR_SHM_COLL_PAGE) uint8_t common[BR_SHM_COLL_COMMONS][BR_SHM_COLL_EACH][BR_SHM_COLL_COMMON];
     _Alignas(BR_SHM_COLL_PAGE) uint8_t payload[]; /* the ring, of br_shm_coll.ring bytes */
 };
 
@@ -126,7 +140,9 @@ struct br_shm_coll {
     size_t touched;     /* bytes of it that have been faulted in, or are those places' */
     uint32_t given;     /* epochs with something in it, while not all places are in use */
     size_t cell_bytes;  /* of a cell */
+    uint32_t beside;    /* ranks that share a core */
     uint64_t exchanges; /* begun so far, on all ranks the same */
+    uint64_t commons;   /* the same of what ranks give all others */
     uint64_t asked;     /* epoch whose reader is asked (past.h) and has not answered; 0: none */
     struct br_shm_past past; /* how this rank copies into its payload */
 };
@@ -312,6 +328,51 @@ static inline uint8_t *br_shm_coll_cell(const struct br_shm_coll *coll, uint32_t
     return br_shm_coll_area(coll, at)->cells + (other - (other > at)) * coll->cell_bytes;
 }
 
+/* Ranks [0, beside), [beside, 2 beside), ... share a core each, as rank 0 says; where that is no
+ * divisor of the number of ranks, 1 is. */
+void br_shm_coll_set_beside(struct br_shm_coll *coll, uint64_t beside);
+
+/* May ranks give all others the same in common? Else it lies in the ring. */
+static inline bool br_shm_coll_has_common(const struct br_shm_coll *coll)
+{
+    return coll->ranks <= BR_SHM_COLL_EACH * coll->beside;
+}
+
+/* In an epoch every rank gives all others the same up to BR_SHM_COLL_COMMON bytes, once for the
+ * ranks of each core, and publishes no epoch before it has seen that of all (note 16). This begins
+ * it. */
+static inline void br_shm_coll_begin_common(struct br_shm_coll *coll)
+{
+    coll->commons++;
+}
+
+/* Where the bytes are that `from` gives `to`, one of which is this rank, in the one that was begun
+ * last. Two ranks of two cores write by turns where they give the other core's ranks. */
+static inline uint8_t *br_shm_coll_common(const struct br_shm_coll *coll, uint32_t from,
+                                          uint32_t to)
+{
+    uint64_t which = coll->commons % BR_SHM_COLL_COMMONS;
+    bool swapped = coll->commons / BR_SHM_COLL_COMMONS % 2;
+    uint32_t of = from / coll->beside, core = to / coll->beside;
+    uint32_t at = swapped ? core * coll->beside + from % coll->beside : from;
+
+    return br_shm_coll_area(coll, at)->common[which][swapped ? of : core];
+}
+
+/* Begins an exchange or what is common, and writes what this rank gives before it publishes the
+ * epoch: each other rank's bytes are `stride` behind those of the rank before it, or the same (0),
+ * as they are for BR_SHM_IN_COMMON. */
+void br_shm_coll_give(struct br_shm_coll *coll, enum br_shm_place place, const void *from,
+                      size_t stride, size_t bytes);
+
+/* Where in cells or in common `rank`, which has published the epoch, has given this one bytes. */
+static inline const uint8_t *br_shm_coll_given(const struct br_shm_coll *coll,
+                                               enum br_shm_place place, uint32_t rank)
+{
+    return place == BR_SHM_IN_CELLS ? br_shm_coll_cell(coll, rank, coll->rank)
+                                    : br_shm_coll_common(coll, rank, coll->rank);
+}
+
 /* Before the error is told. */
 static inline void br_shm_coll_withdraw(struct br_shm_coll *coll)
 {
@@ -324,11 +385,6 @@ static inline bool br_shm_coll_has_withdrawn(const struct br_shm_coll *coll, uin
 {
     atomic_thread_fence(memory_order_acquire);
     return atomic_load_explicit(&br_shm_coll_area(coll, rank)->withdrawn, memory_order_relaxed);
-}
-
-static inline bool br_shm_coll_gives_each(const struct br_shm_coll *coll)
-{
-    return coll->ranks <= BR_SHM_COLL_EACH;
 }
 
 #endif

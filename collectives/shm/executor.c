@@ -54,6 +54,7 @@ static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm
         br_shm_split_threshold(&comm->group->model, br_shm_rate_measure(&shm->coll), shm->n));
     br_shm_coll_say(&shm->coll, BR_SHM_COLL_DIRECT,
                     comm->context->crowded && br_shm_direct_possible());
+    br_shm_coll_say(&shm->coll, BR_SHM_COLL_BESIDE, shm->end_beside - shm->first_beside);
     for (int r = 1; r < comm->size && !rc; r++)
         rc = br_shm_link_send_fd(executor_link_to(comm, r), comm->group->number, fd);
     close(fd);
@@ -441,6 +442,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->executor = (struct br_executor){.ops = &ops, .next = &comm->context->engine_executor};
     br_list_init(&shm->executor.ended);
     br_list_init(&shm->queue);
+    executor_find_beside(shm, comm);
     rc = comm->rank == 0 ? executor_send_fd(comm, shm) : executor_receive_fd(comm, shm);
     if (!rc && getrandom(&token, sizeof token, 0) != (ssize_t)sizeof token)
         rc = br_error(EIO, "getrandom: %s", strerror(errno));
@@ -455,10 +457,10 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->split_bytes = br_shm_coll_said(&shm->coll, BR_SHM_COLL_SPLIT_BYTES);
     shm->split_reduce_bytes = (size_t)BR_SHM_SPLIT_PART * shm->n;
     shm->cache_share = br_copy_cache_share(comm->context->settings.environment.local_size);
+    br_shm_coll_set_beside(&shm->coll, br_shm_coll_said(&shm->coll, BR_SHM_COLL_BESIDE));
     shm->direct.allowed = br_shm_coll_said(&shm->coll, BR_SHM_COLL_DIRECT);
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;
-    executor_find_beside(shm, comm);
     executor_set_trip(shm);
     br_shm_executor_set_limits(shm);
     shm->small_end = executor_small_end(shm);

@@ -98,12 +98,13 @@ struct br_shm_executor {
     uint16_t check;            /* what this rank has published in it */
     /* Of the operation that has published: in which of how many rounds it is, but for direct reads,
      * and how many elements of each block a round has, with BR_SHM_CHUNKS; has_read: what this rank
-     * needs of the round is in the result; exchanges: what it gives lies in cells; reads: there is
+     * needs of the round is in the result; place: where what it gives lies; reads: there is
      * more to do at once, but others may have the context's lock in between. */
     enum br_shm_form form;
     uint32_t round, rounds, first_round; /* with first_round it began, or has gone on */
     size_t chunk;
-    bool has_read, exchanges, reads;
+    enum br_shm_place place;
+    bool has_read, reads;
     /* all ranks below it whose data are needed have published this round, with the same check */
     uint32_t seen;
     bool pieces; /* rounds are pipelined pieces of one rank, which does not wait for its reader */

@@ -121,8 +121,8 @@ static const void *round_part(const struct br_shm_executor *shm, const struct br
 
     if (rank == shm->rank)
         return (const uint8_t *)op->send + (block * op->count + part.first) * size;
-    if (shm->exchanges)
-        return br_shm_coll_cell(&shm->coll, rank, shm->rank);
+    if (shm->place != BR_SHM_IN_RING)
+        return br_shm_coll_given(&shm->coll, shm->place, rank);
     return (const uint8_t *)br_shm_coll_data(&shm->coll, rank, shm->epoch,
                                              round_given(shm, op, rank)) +
            (shm->n == 2 ? 0 : block) * bytes;
@@ -340,17 +340,14 @@ static void round_say_agenda(struct br_shm_executor *shm, const struct br_operat
     br_shm_coll_set_agenda(&shm->coll, shm->epoch + 1, agenda);
 }
 
-/* Gives each other rank the elements of this round of its block. */
-static void round_exchange(struct br_shm_executor *shm, const struct br_operation *op)
+/* Gives each other rank the elements of this round of its block, or all the same. */
+static void round_give_each(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    size_t bytes = round_elements(shm, op).count * br_type_size(op->type);
     bool one = br_collective_blocks(op->collective, shm->n, BR_INPUT) == 1;
 
-    br_shm_coll_exchange(&shm->coll);
-    for (uint32_t r = 0; r < shm->n; r++)
-        if (r != shm->rank)
-            br_copy(br_shm_coll_cell(&shm->coll, shm->rank, r),
-                    round_part(shm, op, shm->rank, one ? 0 : r), bytes);
+    br_shm_coll_give(&shm->coll, shm->place, round_part(shm, op, shm->rank, 0),
+                     one ? 0 : br_shm_round_block_bytes(op),
+                     round_elements(shm, op).count * br_type_size(op->type));
 }
 
 /* What this rank gives of the elements of this round, block behind block. */
@@ -375,17 +372,18 @@ static void round_show_next(struct br_shm_executor *shm, const struct br_operati
 
     switch (shm->form) {
     case BR_SHM_CHUNKS:
-        if (shm->exchanges)
-            round_exchange(shm, op);
-        else
+        if (shm->place == BR_SHM_IN_RING)
             round_write_chunk(shm, op);
+        else
+            round_give_each(shm, op);
         round_say_agenda(shm, op);
-        round_show(shm, op, NULL, shm->exchanges ? 0 : BR_SHM_COLL_BYTES);
+        round_show(shm, op, NULL, shm->place == BR_SHM_IN_RING ? BR_SHM_COLL_BYTES : 0);
         break;
     case BR_SHM_SPLIT:
         br_shm_split_write(&shm->coll, op, shm->round, shm->first_round, shm->epoch + 1);
         round_say_agenda(shm, op);
-        in_ring = shm->round != shm->first_round && !br_shm_split_sums_in_cells(&shm->coll, op);
+        in_ring = shm->round != shm->first_round &&
+                  br_shm_split_sums_place(&shm->coll, op) == BR_SHM_IN_RING;
         round_show(shm, op, NULL, in_ring ? BR_SHM_COLL_BYTES : 0); /* its sums */
         break;
     case BR_SHM_OFFERS:
@@ -414,15 +412,17 @@ static bool round_give(struct br_shm_executor *shm, const struct br_operation *o
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
     size_t block = br_shm_round_block_bytes(op);
-    bool exchanges = br_shm_round_exchanges(shm, op->collective, block);
+    enum br_shm_place place = br_shm_round_place(shm, op->collective, block);
+    bool in_ring = place == BR_SHM_IN_RING, in_cells = place == BR_SHM_IN_CELLS;
     /* of a block, that one round has */
-    size_t most = exchanges ? shm->coll.cell_bytes
-                            : BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective);
+    size_t most = in_cells  ? shm->coll.cell_bytes
+                  : in_ring ? BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective)
+                            : BR_SHM_COLL_COMMON;
     bool may_split = shm->n > 2 && (op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE);
     bool split = (may_split && block > most) || br_shm_round_splits(shm, op->collective, block);
 
     shm->form = BR_SHM_CHUNKS;
-    shm->exchanges = exchanges;
+    shm->place = place;
     shm->round = shm->first_round = op->shm_round;
     shm->rounds = 1;
     shm->chunk = op->count;
@@ -430,10 +430,10 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     shm->pieces = br_shm_round_in_pieces(shm, op->collective, block);
     if (shm->pieces)
         round_cut(shm, op, BR_SHM_COLL_PLACE);
-    if (shm->pieces || (!split && !exchanges && block <= most))
+    if (shm->pieces || (!split && in_ring && block <= most))
         return round_give(shm, op);
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1,
-                                 exchanges || split ? 0 : BR_SHM_COLL_BYTES))
+                                 in_ring && !split ? BR_SHM_COLL_BYTES : 0))
         return false;
     if (split) {
         shm->form = BR_SHM_SPLIT;
@@ -441,7 +441,7 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     } else if (block > most) {
         round_cut(shm, op, most); /* for direct reads, too, which may have to begin anew */
         if (shm->direct.allowed && br_shm_direct_suits(op->collective) &&
-            !(exchanges && (shm->rounds <= BR_SHM_DIRECT_ROUNDS || br_shm_round_in_cells(shm))))
+            !(in_cells && (shm->rounds <= BR_SHM_DIRECT_ROUNDS || br_shm_round_in_cells(shm))))
             shm->form = BR_SHM_OFFERS;
         else if (br_shm_mapped_suits(shm, op))
             shm->form = BR_SHM_MAPPED;

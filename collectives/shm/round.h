@@ -37,15 +37,19 @@ static inline bool br_shm_round_splits(const struct br_shm_executor *shm,
                           (collective == BR_REDUCE && block >= shm->split_reduce_bytes));
 }
 
-/* Does every rank give every other one what that needs of blocks of so many bytes in their cell
- * (coll.h)? Up to BR_SHM_COLL_EACH ranks also what all need. */
-static inline bool br_shm_round_exchanges(const struct br_shm_executor *shm,
-                                          enum br_collective collective, size_t block)
+/* Where do ranks give blocks of so many bytes? Of two ranks, what all others need is what each
+ * other one needs. Of many what does not fit into a round leaves the caches (coll.h, note 16). */
+static inline enum br_shm_place br_shm_round_place(const struct br_shm_executor *shm,
+                                                   enum br_collective collective, size_t block)
 {
-    return block > BR_SHM_COLL_SMALL &&
-           (br_shm_coll_gives_each(&shm->coll)
-                ? !br_collective_rooted(collective)
-                : collective == BR_ALLTOALL || collective == BR_REDUCE_SCATTER);
+    if (block <= BR_SHM_COLL_SMALL || br_collective_rooted(collective))
+        return BR_SHM_IN_RING;
+    if (shm->n == 2 || collective == BR_ALLTOALL || collective == BR_REDUCE_SCATTER)
+        return BR_SHM_IN_CELLS;
+    if (!br_shm_coll_has_common(&shm->coll) ||
+        (shm->n > BR_SHM_COLL_EACH && block > BR_SHM_COLL_COMMON))
+        return BR_SHM_IN_RING;
+    return BR_SHM_IN_COMMON;
 }
 
 /* Does an operation of a block of so many bytes go in pieces, each in the ring's next place: of two

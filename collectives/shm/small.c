@@ -35,8 +35,8 @@ bool br_shm_small_takes(const struct br_shm_executor *shm, const struct br_api_e
     small->send = call->send;
     if (small->bytes && mine && shm->n == 2)
         small->send += !shm->rank * block; /* the other one's */
-    small->exchanges = br_shm_round_exchanges(shm, collective, block);
-    if (small->exchanges)
+    small->place = br_shm_round_place(shm, collective, block);
+    if (small->place != BR_SHM_IN_RING)
         small->theirs = small->bytes = 0;
     small->first = from_root ? (uint32_t)call->root : 0;
     small->end = from_root ? small->first + 1 : to_root && !is_root ? 0 : shm->n;
@@ -49,13 +49,9 @@ small_publish_more(struct br_shm_executor *shm, const struct br_shm_small *small
 {
     bool one = shm->n == 2 || small->given == small->block;
 
-    if (small->exchanges) {
-        br_shm_coll_exchange(&shm->coll);
-        for (uint32_t r = 0; r < shm->n; r++)
-            if (r != shm->rank)
-                br_copy(br_shm_coll_cell(&shm->coll, shm->rank, r),
-                        small->send + (one ? 0 : r * small->block), small->block);
-    }
+    if (small->place != BR_SHM_IN_RING)
+        br_shm_coll_give(&shm->coll, small->place, small->send, one ? 0 : small->block,
+                         small->block);
     br_shm_coll_publish(&shm->coll, epoch, shm->check, small->bytes ? small->send : NULL,
                         small->bytes);
 }
@@ -82,7 +78,7 @@ bool br_shm_small_begin(struct br_shm_executor *shm, const struct br_shm_small *
     shm->check = br_shm_call_digest(call->collective, call->type, note.reduction,
                                     (uint32_t)call->root, sequence, call->count);
     br_shm_coll_describe(&shm->coll, epoch, &note);
-    shm->exchanges = small->exchanges;
+    shm->place = small->place;
     if (small->given > BR_SHM_COLL_SMALL)
         small_publish_more(shm, small, epoch);
     else
@@ -96,8 +92,8 @@ static const uint8_t *small_part(const struct br_shm_executor *shm,
 {
     if (rank == shm->rank)
         return (const uint8_t *)small->call->send + small->own;
-    if (small->exchanges)
-        return br_shm_coll_cell(&shm->coll, rank, shm->rank);
+    if (small->place != BR_SHM_IN_RING)
+        return br_shm_coll_given(&shm->coll, small->place, rank);
     return (const uint8_t *)br_shm_coll_data(&shm->coll, rank, shm->epoch, small->given) +
            small->theirs;
 }
@@ -139,7 +135,7 @@ static void small_combine(const struct br_shm_executor *shm, const struct br_shm
 /* Does the other one of two ranks, whose ring this one reads, ask what that takes? */
 static bool small_is_asked(const struct br_shm_executor *shm, const struct br_shm_small *small)
 {
-    return shm->coll.past.told && !small->bytes && !small->exchanges &&
+    return shm->coll.past.told && !small->bytes && small->place == BR_SHM_IN_RING &&
            br_shm_coll_asks(&shm->coll, !shm->rank, shm->epoch, small->given);
 }
 

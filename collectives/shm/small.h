@@ -18,11 +18,11 @@ struct br_api_even;
 /* A call, which has been checked, and what follows from it. */
 struct br_shm_small {
     const struct br_api_even *call;
-    const uint8_t *send; /* what this rank gives begins here, if bytes is not 0 */
-    size_t bytes;        /* that it gives in its slot or ring */
-    size_t given;        /* that each rank gives which gives any */
-    size_t block;        /* bytes of a block */
-    bool exchanges;      /* what ranks give lies in cells (coll.h, note 13) */
+    const uint8_t *send;     /* what this rank gives begins here, if bytes is not 0 */
+    size_t bytes;            /* that it gives in its slot or ring */
+    size_t given;            /* that each rank gives which gives any */
+    size_t block;            /* bytes of a block */
+    enum br_shm_place place; /* of what a rank gives */
     /* Where the block that counts for this rank begins in what another one has published and in
      * this rank's own buffer. */
     size_t theirs, own;

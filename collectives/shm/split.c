@@ -40,21 +40,9 @@ static uint32_t part_count(const struct br_shm_coll *coll, const struct br_opera
     return coll->ranks - (op->collective == BR_REDUCE);
 }
 
-/* Are the sums of an all-reduce given to each rank in its cell? */
-static bool split_gives_each(const struct br_shm_coll *coll, const struct br_operation *op)
-{
-    return op->collective == BR_ALLREDUCE && br_shm_coll_gives_each(coll);
-}
-
-/* In a cell, where values are behind sums that are given to each rank. */
-static size_t most_part_bytes(const struct br_shm_coll *coll, const struct br_operation *op)
-{
-    return split_gives_each(coll, op) ? coll->cell_bytes / 2 / LINE * LINE : coll->cell_bytes;
-}
-
 static size_t chunk_count(const struct br_shm_coll *coll, const struct br_operation *op)
 {
-    size_t most = most_part_bytes(coll, op) * part_count(coll, op), all = operation_bytes(op);
+    size_t most = coll->cell_bytes * part_count(coll, op), all = operation_bytes(op);
 
     return all ? (all + most - 1) / most : 1;
 }
@@ -103,69 +91,55 @@ uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_ope
     return (uint32_t)chunk_count(coll, op) + 1;
 }
 
-/* Where the values of a round begin in a cell. */
-static size_t values_at(const struct br_shm_coll *coll, const struct br_operation *op,
-                        bool has_sums)
-{
-    return has_sums && split_gives_each(coll, op) ? most_part_bytes(coll, op) : 0;
-}
-
-/* Reduces this rank's part of a chunk, whose values the ranks have exchanged last, at `at`. */
+/* Reduces this rank's part of a chunk, whose values the ranks have exchanged last. */
 static void split_reduce(const struct br_shm_coll *coll, const struct br_operation *op,
-                         struct span part, size_t at, void *out)
+                         struct span part, void *out)
 {
     const void *in[BR_SHM_COLL_RANKS];
 
     for (uint32_t r = 0; r < coll->ranks; r++)
         in[r] = r == coll->rank ? (const uint8_t *)op->send + part.first
-                                : br_shm_coll_cell(coll, r, coll->rank) + at;
+                                : br_shm_coll_cell(coll, r, coll->rank);
     if (part.bytes)
         br_reduce_operation(op, out, in, (int)coll->ranks, part.bytes / br_type_size(op->type),
                             (int)coll->ranks);
 }
 
-/* Where this rank makes the sums of its part: of an all-reduce in its result, from where they are
- * given; of a reduce in place of the root's values, as in the next exchange the root reads that
- * cell. */
-static void *sums_place(const struct br_shm_coll *coll, const struct br_operation *op,
-                        struct span part)
+/* The sums of this rank's part of a chunk. Those of a reduce are made in place of the root's
+ * values, as in the next exchange the root reads that cell. */
+static void split_give_sums(struct br_shm_coll *coll, const struct br_operation *op,
+                            struct span chunk, uint64_t epoch)
 {
-    if (op->collective == BR_REDUCE)
-        return br_shm_coll_cell(coll, (uint32_t)op->root, coll->rank);
-    return (uint8_t *)op->recv + part.first;
-}
+    struct span part = part_of(coll, op, chunk, coll->rank);
+    uint8_t *out = (uint8_t *)op->recv + part.first;
 
-static void split_give(const struct br_shm_coll *coll, uint32_t rank, size_t at, const void *base,
-                       struct span part)
-{
-    if (part.bytes)
-        br_copy(br_shm_coll_cell(coll, coll->rank, rank) + at, (const uint8_t *)base + part.first,
-                part.bytes);
+    if (op->collective == BR_REDUCE) {
+        split_reduce(coll, op, part, br_shm_coll_cell(coll, (uint32_t)op->root, coll->rank));
+        return;
+    }
+    split_reduce(coll, op, part, out);
+    if (br_shm_split_sums_place(coll, op) == BR_SHM_IN_COMMON)
+        br_shm_coll_give(coll, BR_SHM_IN_COMMON, out, 0, part.bytes);
+    else
+        br_shm_past_copy(&coll->past, br_shm_coll_space(coll, epoch), out, part.bytes);
 }
 
 void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
                         uint32_t first_round, uint64_t epoch)
 {
-    struct span chunk = chunk_of(coll, op, round), sums = {0};
-    bool each = split_gives_each(coll, op), has_sums = round != first_round;
+    struct span chunk = chunk_of(coll, op, round);
 
-    if (has_sums && reduces_part(op, coll->rank)) {
-        sums = part_of(coll, op, chunk_of(coll, op, round - 1), coll->rank);
-        split_reduce(coll, op, sums, values_at(coll, op, round - 1 != first_round),
-                     sums_place(coll, op, sums));
-        if (!br_shm_split_sums_in_cells(coll, op))
-            br_shm_past_copy(&coll->past, br_shm_coll_space(coll, epoch),
-                             (const uint8_t *)op->recv + sums.first, sums.bytes);
-    }
-    if (!br_shm_split_sums_in_cells(coll, op) && !chunk.bytes)
+    if (round != first_round && reduces_part(op, coll->rank))
+        split_give_sums(coll, op, chunk_of(coll, op, round - 1), epoch);
+    if (op->collective != BR_REDUCE && !chunk.bytes)
         return;
     br_shm_coll_exchange(coll);
     for (uint32_t r = 0; r < coll->ranks; r++) {
-        if (r == coll->rank)
-            continue;
-        if (each)
-            split_give(coll, r, 0, op->recv, sums);
-        split_give(coll, r, values_at(coll, op, has_sums), op->send, part_of(coll, op, chunk, r));
+        struct span part = part_of(coll, op, chunk, r);
+
+        if (r != coll->rank && part.bytes)
+            br_copy(br_shm_coll_cell(coll, coll->rank, r), (const uint8_t *)op->send + part.first,
+                    part.bytes);
     }
 }
 
@@ -173,7 +147,7 @@ void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation
                        uint32_t round, uint64_t epoch)
 {
     struct span chunk = chunk_of(coll, op, round - 1);
-    bool in_cells = br_shm_split_sums_in_cells(coll, op);
+    enum br_shm_place place = br_shm_split_sums_place(coll, op);
 
     if (op->collective == BR_REDUCE && coll->rank != (uint32_t)op->root)
         return;
@@ -182,8 +156,8 @@ void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation
 
         if (part.bytes && r != coll->rank)
             br_copy((uint8_t *)op->recv + part.first,
-                    in_cells ? br_shm_coll_cell(coll, r, coll->rank)
-                             : br_shm_coll_data(coll, r, epoch, BR_SHM_COLL_BYTES),
+                    place == BR_SHM_IN_RING ? br_shm_coll_data(coll, r, epoch, BR_SHM_COLL_BYTES)
+                                            : br_shm_coll_given(coll, place, r),
                     part.bytes);
     }
 }

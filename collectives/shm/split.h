@@ -26,20 +26,22 @@
 size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_rate rate,
                               uint32_t ranks);
 
-/* Do the sums lie in cells (br_shm_coll_cell())? Else in the ring of who has made them. */
-static inline bool br_shm_split_sums_in_cells(const struct br_shm_coll *coll,
-                                              const struct br_operation *op)
+/* Where the sums lie: of a reduce, the root alone reads them. */
+static inline enum br_shm_place br_shm_split_sums_place(const struct br_shm_coll *coll,
+                                                        const struct br_operation *op)
 {
-    return op->collective == BR_REDUCE || br_shm_coll_gives_each(coll);
+    if (op->collective == BR_REDUCE)
+        return BR_SHM_IN_CELLS;
+    return br_shm_coll_has_common(coll) ? BR_SHM_IN_COMMON : BR_SHM_IN_RING;
 }
 
 /* How many rounds an operation takes, at least 2. */
 uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_operation *op);
 
-/* Writes what this rank publishes in a round, whose epoch is `epoch`: its values into the others'
- * cells (br_shm_coll_cell()), its sums there, too, or into its space (br_shm_coll_space()). The
- * round has sums unless it is first_round, with which the operation begins, or goes on after it was
- * overtaken: then this rank may publish the epoch. Otherwise all ranks have published the round
+/* Writes what this rank publishes in a round, whose epoch is `epoch`: its values into cells
+ * (br_shm_coll_cell()), its sums where br_shm_split_sums_place() says. The round
+ * has sums unless it is first_round, with which the operation begins, or goes on after it was
+ * overtaken: then this rank may publish an epoch. Otherwise all ranks have published the round
  * before, and br_shm_split_read() has read it. */
 void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
                         uint32_t first_round, uint64_t epoch);

@@ -23,7 +23,7 @@
 
 #define CALLS  6
 #define ROUNDS 20
-#define MOST   131072u /* int32: 512 KiB, of which 6 chunks are made with 4 ranks */
+#define MOST   262144u /* int32: 1 MiB, of which 6 chunks are made with 4 ranks */
 
 static uint32_t value(int rank, size_t i, uint32_t call)
 {

@@ -330,7 +330,7 @@ static void rounds__nobody_overtakes_a_reader(void **state)
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-#define PARTNERS 5u /* at most */
+#define PARTNERS 6u /* at most */
 
 struct partner {
     struct br_shm_coll coll;
@@ -338,72 +338,128 @@ struct partner {
     bool reads;     /* what the others give in it */
 };
 
-static uint32_t partner_words(const struct partner *self)
+/* Of cells or of what is common, what epoch `epoch` has. */
+static uint32_t partner_words(const struct br_shm_coll *coll, uint64_t epoch,
+                              enum br_shm_place place)
 {
-    return (uint32_t)(self->coll.cell_bytes / sizeof(uint32_t) >> self->epoch % 9);
+    size_t bytes = place == BR_SHM_IN_CELLS ? coll->cell_bytes : BR_SHM_COLL_COMMON;
+
+    return (uint32_t)(bytes / sizeof(uint32_t) >> epoch % 9);
 }
 
-static void partner_gives(struct partner *self)
+/* `from` gives other ranks words of their own, or all the same. */
+static uint32_t partner_word(uint64_t epoch, uint32_t from, uint32_t to, uint32_t i,
+                             enum br_shm_place place)
 {
+    return word(epoch, from, i) + (place == BR_SHM_IN_CELLS ? to : 0);
+}
+
+static void partner_gives(struct partner *self, enum br_shm_place place)
+{
+    static uint32_t words[PARTNERS][BR_SHM_COLL_CELLS / sizeof(uint32_t)];
     struct br_shm_coll *coll = &self->coll;
+    uint32_t n;
 
     self->epoch++;
+    n = partner_words(coll, self->epoch, place);
     assert_true(br_shm_coll_may_publish(coll, self->epoch, 0));
-    br_shm_coll_exchange(coll);
     for (uint32_t r = 0; r < coll->ranks; r++)
-        for (uint32_t i = 0; i < partner_words(self) && r != coll->rank; i++)
-            ((uint32_t *)br_shm_coll_cell(coll, coll->rank, r))[i] =
-                word(self->epoch, coll->rank, i) + r;
+        for (uint32_t i = 0; i < n; i++)
+            words[r][i] = partner_word(self->epoch, coll->rank, r, i, place);
+    br_shm_coll_give(coll, place, words, place == BR_SHM_IN_CELLS ? sizeof words[0] : 0,
+                     n * sizeof(uint32_t));
     br_shm_coll_publish(coll, self->epoch, 0, NULL, 0);
     self->reads = true;
 }
 
-static void partner_reads(struct partner *self)
+static void partner_reads(struct partner *self, enum br_shm_place place)
 {
     struct br_shm_coll *coll = &self->coll;
+    uint32_t n = partner_words(coll, self->epoch, place);
 
     for (uint32_t r = 0; r < coll->ranks; r++)
         if (!br_shm_coll_ready(coll, r, self->epoch))
             return;
     br_shm_coll_learn(coll, self->epoch);
-    for (uint32_t r = 0; r < coll->ranks; r++)
-        for (uint32_t i = 0; i < partner_words(self) && r != coll->rank; i++)
-            if (((uint32_t *)br_shm_coll_cell(coll, r, coll->rank))[i] !=
-                word(self->epoch, r, i) + coll->rank)
+    for (uint32_t r = 0; r < coll->ranks; r++) {
+        const uint32_t *given;
+
+        if (r == coll->rank)
+            continue;
+        given = (const uint32_t *)br_shm_coll_given(coll, place, r);
+        for (uint32_t i = 0; i < n; i++)
+            if (given[i] != partner_word(self->epoch, r, coll->rank, i, place))
                 fail_msg("epoch %llu, word %u", (unsigned long long)self->epoch, i);
+    }
     self->reads = false;
 }
 
-/* Every rank gives every other one words of its own, and nobody writes over what is not read. */
-static void exchange__nobody_overtakes_a_reader(void **state)
+/* Every rank gives every other one words, and nobody writes over what is not read. */
+static void check_gives(uint32_t n, uint32_t beside, enum br_shm_place place)
 {
-    struct partner partners[PARTNERS];
+    struct partner partners[PARTNERS] = {0};
     struct br_random random;
     int fd = -1;
 
-    (void)state;
     br_random_seed(&random, 11);
-    for (uint32_t n = 2; n <= PARTNERS; n++) {
-        memset(partners, 0, sizeof partners);
-        for (uint32_t r = 0; r < n; r++)
-            assert_int_equal(r ? br_shm_coll_attach(&partners[r].coll, n, r, false, fd)
-                               : br_shm_coll_create(&partners[r].coll, n, 0, false, &fd),
-                             0);
-        close(fd);
-        assert_true(partners[0].coll.cell_bytes * (n - 1) <= BR_SHM_COLL_CELLS);
-        for (uint32_t turn = 0; turn < 5000; turn++) {
-            struct partner *self = &partners[br_random_below(&random, n)];
-
-            if (self->reads)
-                partner_reads(self);
-            else
-                partner_gives(self);
-        }
-        for (uint32_t r = 0; r < n; r++) {
-            assert_true(partners[r].epoch > 100);
-            br_shm_coll_close(&partners[r].coll);
-        }
+    for (uint32_t r = 0; r < n; r++) {
+        assert_int_equal(r ? br_shm_coll_attach(&partners[r].coll, n, r, false, fd)
+                           : br_shm_coll_create(&partners[r].coll, n, 0, false, &fd),
+                         0);
+        br_shm_coll_set_beside(&partners[r].coll, beside);
     }
+    close(fd);
+    for (uint32_t turn = 0; turn < 2500; turn++) {
+        struct partner *self = &partners[br_random_below(&random, n)];
+
+        if (self->reads)
+            partner_reads(self, place);
+        else
+            partner_gives(self, place);
+    }
+    for (uint32_t r = 0; r < n; r++) {
+        assert_true(partners[r].epoch > 100);
+        br_shm_coll_close(&partners[r].coll);
+    }
+}
+
+static void give__in_cells(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= PARTNERS; n++)
+        check_gives(n, 1, BR_SHM_IN_CELLS);
+}
+
+/* A core for each, and two and three ranks on each core. */
+static void give__in_common(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= BR_SHM_COLL_EACH; n++)
+        check_gives(n, 1, BR_SHM_IN_COMMON);
+    check_gives(4, 2, BR_SHM_IN_COMMON);
+    check_gives(6, 2, BR_SHM_IN_COMMON);
+    check_gives(6, 3, BR_SHM_IN_COMMON);
+}
+
+/* Whatever rank 0 says, all stays within the areas. */
+static void set_beside__divides_the_ranks(void **state)
+{
+    static const struct {
+        uint64_t said;
+        uint32_t beside;
+    } cases[] = {{0, 1}, {1, 1}, {2, 2}, {3, 3}, {4, 1}, {6, 6}, {7, 1}, {12, 1}, {UINT64_MAX, 1}};
+    struct br_shm_coll coll;
+    int fd;
+
+    (void)state;
+    assert_int_equal(br_shm_coll_create(&coll, 6, 0, false, &fd), 0);
+    close(fd);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        br_shm_coll_set_beside(&coll, cases[i].said);
+        assert_int_equal(coll.beside, cases[i].beside);
+        assert_int_equal(br_shm_coll_has_common(&coll), cases[i].beside > 1);
+    }
+    br_shm_coll_close(&coll);
 }
 
 /* An untrue place of another rank's part: nothing outside of its payload is read. */
@@ -451,7 +507,9 @@ int main(void)
         cmocka_unit_test(may_publish__until_half_of_the_places_are_full),
         cmocka_unit_test(answer__is_heard_by_who_asks),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),
-        cmocka_unit_test(exchange__nobody_overtakes_a_reader),
+        cmocka_unit_test(give__in_cells),
+        cmocka_unit_test(give__in_common),
+        cmocka_unit_test(set_beside__divides_the_ranks),
         cmocka_unit_test(withdraw__is_seen_by_others),
         cmocka_unit_test(data__of_an_untrue_place),
     };

@@ -667,6 +667,8 @@ static void turn_of_all(struct br_operation *first, struct br_operation *ended[N
     }
 }
 
+#define LONG (2 * LARGE) /* of so many chunks that there is time to overtake it */
+
 /* Three operations: one that is under way, one that is submitted behind it and one that is more
  * urgent, by the priority of rank 0. The last rank submits it late: until then nobody can begin
  * it. short_way: bit r: rank r takes it with the first. */
@@ -679,8 +681,8 @@ static void check_overtaking(unsigned short_way, bool in_place, enum br_collecti
     bool overtaken = false;
     char text[120];
 
-    make_large(first, slow, in_place, LARGE);
-    make_large(behind, slow, in_place, LARGE);
+    make_large(first, slow, in_place, LONG);
+    make_large(behind, slow, in_place, LONG);
     make_large(ahead, urgent, false, count);
     for (int r = 0; r < n_ranks; r++) {
         first[r].sequence = before;
@@ -720,8 +722,8 @@ static void check_overtaking(unsigned short_way, bool in_place, enum br_collecti
         assert_ptr_equal(ended[r][2], &behind[r]);
         assert_int_equal(locals[r].epoch, locals[0].epoch);
     }
-    check_large(first, LARGE);
-    check_large(behind, LARGE);
+    check_large(first, LONG);
+    check_large(behind, LONG);
     check_large(ahead, count);
     free_large(first);
     free_large(behind);
@@ -758,7 +760,7 @@ static void complete__overtaken(void **state)
  * themselves, `before` of which are submitted before it: it ends all the same, though not soon. */
 static void check_fairness(enum br_collective collective, int before)
 {
-    enum { COUNT = 70000, MOST_ROUNDS = 80 };
+    enum { COUNT = 140000, MOST_ROUNDS = 80 };
     struct br_operation urgent[2][N], oldest[N], *ended[N][3];
     uint64_t sequence[N] = {0};
     size_t n_oldest = 0, n_urgent = 0;

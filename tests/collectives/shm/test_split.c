@@ -179,10 +179,10 @@ static void rounds__one_more_than_chunks(void **state)
     assert_int_equal(br_shm_split_rounds(&colls[0], &op), 2);
     op.count = 80 * 1024 / sizeof(double);
     assert_int_equal(br_shm_split_rounds(&colls[0], &op), 2);
-    op.count = BR_SHM_COLL_BYTES / sizeof(double);
-    assert_int_equal(br_shm_split_rounds(&colls[0], &op), 3);
-    op.collective = BR_REDUCE; /* sums take no room of their own */
+    op.count = 160 * 1024 / sizeof(double);
     assert_int_equal(br_shm_split_rounds(&colls[0], &op), 2);
+    op.collective = BR_REDUCE; /* its root has no part */
+    assert_int_equal(br_shm_split_rounds(&colls[0], &op), 3);
     close_ranks(4);
 }
 
