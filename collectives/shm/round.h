@@ -37,14 +37,15 @@ static inline bool br_shm_round_splits(const struct br_shm_executor *shm,
                           (collective == BR_REDUCE && block >= shm->split_reduce_bytes));
 }
 
-/* Where do ranks give blocks of so many bytes? Of two ranks, what all others need is what each
- * other one needs. Of many what does not fit into a round leaves the caches (coll.h, note 16). */
+/* Where do ranks give blocks of so many bytes? Few ranks with a core each give what all others need
+ * to each of them. Of many what does not fit into a round leaves the caches (coll.h, note 16). */
 static inline enum br_shm_place br_shm_round_place(const struct br_shm_executor *shm,
                                                    enum br_collective collective, size_t block)
 {
     if (block <= BR_SHM_COLL_SMALL || br_collective_rooted(collective))
         return BR_SHM_IN_RING;
-    if (shm->n == 2 || collective == BR_ALLTOALL || collective == BR_REDUCE_SCATTER)
+    if (collective == BR_ALLTOALL || collective == BR_REDUCE_SCATTER ||
+        (shm->coll.beside == 1 && shm->n <= BR_SHM_COLL_EACH))
         return BR_SHM_IN_CELLS;
     if (!br_shm_coll_has_common(&shm->coll) ||
         (shm->n > BR_SHM_COLL_EACH && block > BR_SHM_COLL_COMMON))
