@@ -19,7 +19,7 @@
 struct figures {
     int32_t error; /* not 0: `message` says what is wrong with the calibration */
     char message[300];
-    uint32_t measured, n_levels, cores, serial, shared;
+    uint32_t measured, n_levels, cores, emulated, serial, shared;
     struct br_cost_level levels[BR_COST_LEVELS];
     struct br_cost_machine machine;
     double gamma, gammas[BR_COST_CLASSES], copy, received, relay;
@@ -70,6 +70,7 @@ static void get_figures(const struct br_network *network, const char *path, cons
         model = calibration.model;
     out->n_levels = model.n_levels;
     out->cores = out->measured ? 0 : network->topology.cores; /* the measured figures contain it */
+    out->emulated = network->topology.emulated;
     out->serial = network->model.serial;
     out->shared = network->model.shared;
     memcpy(out->levels, model.levels, sizeof out->levels);
@@ -90,6 +91,7 @@ static int use_figures(struct br_network *network, const struct figures *figures
                         figures->message);
     network->measured = figures->measured != 0;
     network->topology.cores = figures->cores;
+    network->topology.emulated = figures->emulated != 0;
     model->serial = figures->serial;
     model->shared = figures->shared;
     model->n_levels = figures->n_levels;
@@ -161,6 +163,7 @@ static int part_of_hosts(const struct br_network *whole, const int *ranks, int n
         part->model.n_levels = 1;
         part->model.levels[0] = whole->model.levels[memory ? 0 : 1];
         part->model.in_memory = memory;
+        part->topology.emulated = !memory;
         if (memory)
             part->model.eager_bytes = 0;
     }
@@ -198,9 +201,10 @@ int br_network_part(const struct br_network *whole, const int *ranks, int n,
         part_of_cube(whole, ranks, n, part);
     else
         br_topology_flat(&part->topology, (uint32_t)n);
+    if (whole->topology.emulated)
+        part->topology.emulated = true;
     if (!rc && (uint32_t)n > whole->topology.cores)
         part->topology.cores = whole->topology.cores;
-    part->topology.emulated = whole->topology.emulated;
     part->model.topology = &part->topology;
     return rc;
 }

@@ -127,7 +127,8 @@ static double time_of(const struct br_cost_model *model, const struct br_topolog
 
     if (t->cores && exchange->ready)
         ready = br_cost_of_ready(model, hop, exchange->bytes);
-    if (exchange->by_core && t->cores && t->kind == BR_TOPOLOGY_FLAT && !model->in_memory &&
+    if (exchange->by_core && t->cores && t->kind == BR_TOPOLOGY_FLAT && !t->emulated &&
+        !model->in_memory &&
         t->n <= BR_PORT_LOAD_PORTS) /* of more, one rank that stands for all knows its core alone */
         time += (time - overheads) * (core_part(t, hop) - 1);
     time += ready;

@@ -26,7 +26,7 @@ grep -q 'calibration of the job' <<<"$out" || fail "the calibration is not used:
 "$braid" plan -n 5 --calibration "$dir/cal.json" | grep -q 'calibration .*cal.json' || fail "the calibration is not read"
 
 # Ranks of one host that share its cores have a core_tree, and those of emulated hosts do not.
-ranks=$((2 * $(nproc)))
+ranks=$((2 * $(getconf _NPROCESSORS_ONLN)))
 if ((ranks >= 4 && ranks <= 16)); then
     out=$("$braid" run -n $ranks --backend tcp --no-prefix -- "$braid" plan -b 1M -e 1M) || fail "shared cores: $out"
     grep -q core_tree <<<"$out" || fail "no core_tree: $out"
@@ -34,6 +34,11 @@ if ((ranks >= 4 && ranks <= 16)); then
         BRAID_DEVICES=lo "$braid" plan -b 1M -e 1M) || fail "emulated hosts: $out"
     grep -q halving <<<"$out" || fail "no halving: $out"
     grep -q core_tree <<<"$out" && fail "a core_tree of emulated hosts: $out"
+    # Rank 0 alone on its host and the others together: all take what rank 0 knows.
+    export MOST=$((ranks - 1))
+    "$braid" run -n $ranks --backend tcp --no-prefix -- env BRAID_MACHINE_RANKS=$ranks BRAID_DEVICES=lo bash -c '
+        BRAID_LOCAL_WORLD_SIZE=$((RANK ? MOST : 1)) BRAID_LOCAL_RANK=$((RANK ? RANK - 1 : 0)) exec "$0" allreduce -b 64K -e 64K' "$braid" >"$dir/uneven" 2>&1 ||
+        fail "hosts of 1 and $MOST ranks: $(cat "$dir/uneven")"
 fi
 
 echo '{"format": 1}' >"$dir/bad.json"

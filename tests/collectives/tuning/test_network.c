@@ -100,6 +100,29 @@ static void br_network_part__of_one_host_is_in_memory(void **state)
     br_network_destroy(&whole);
 }
 
+/* Ranks of emulated hosts of their own have links between them, whatever cores they share: no
+ * core_tree. */
+static void br_network_part__of_one_rank_a_host_has_links(void **state)
+{
+    static const int leaders[] = {0, 2, 4, 6};
+    struct br_network whole, part;
+    struct br_tuning tunings[BR_ALGORITHM_CONFIGS];
+    int n;
+
+    (void)state;
+    open_network(&whole, "hosts:4x2");
+    whole.topology.cores = 2;
+    assert_int_equal(br_network_init(&whole, 0, BR_COST_MACHINE, 1, "", "", NULL, 0), 0);
+    assert_int_equal(br_network_part(&whole, leaders, 4, &part), 0);
+    assert_int_equal(part.topology.cores, 2);
+    n = br_tuning_choose_all(&part.model, BR_ALLREDUCE, 4, 8, tunings);
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++)
+        assert_int_not_equal(tunings[i].config.algorithm, BR_CORE_TREE);
+    br_network_destroy(&part);
+    br_network_destroy(&whole);
+}
+
 /* A window of operations that take `ratio` of the predicted time, but one in the middle of it. */
 static double window(struct br_calibration_drift *drift, double ratio, double one)
 {
@@ -152,6 +175,7 @@ int main(void)
         cmocka_unit_test(br_network_init__has_default_figures_for_each_topology),
         cmocka_unit_test(br_network_init__takes_the_figures_of_a_calibration_that_fits),
         cmocka_unit_test(br_network_part__of_one_host_is_in_memory),
+        cmocka_unit_test(br_network_part__of_one_rank_a_host_has_links),
         cmocka_unit_test(br_calibration_drift_add__tells_once),
         cmocka_unit_test(br_calibration_drift_add__one_that_was_right_keeps_it_quiet),
         cmocka_unit_test(br_calibration_drift_add__counts_nothing_without_a_bound_or_a_prediction),
