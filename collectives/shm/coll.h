@@ -328,8 +328,8 @@ static inline uint8_t *br_shm_coll_cell(const struct br_shm_coll *coll, uint32_t
     return br_shm_coll_area(coll, at)->cells + (other - (other > at)) * coll->cell_bytes;
 }
 
-/* Ranks [0, beside), [beside, 2 beside), ... share a core each, as rank 0 says; where that is no
- * divisor of the number of ranks, 1 is. */
+/* Ranks [0, beside), [beside, 2 beside), ... share a core each, as rank 0 says; 1 where that is no
+ * divisor of the number of ranks, as of ranks that do not share their cores evenly. */
 void br_shm_coll_set_beside(struct br_shm_coll *coll, uint64_t beside);
 
 /* May ranks give all others the same in common? Else it lies in the ring. */

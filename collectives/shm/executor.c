@@ -45,6 +45,7 @@ static bool executor_in_places(const struct braid_comm *comm)
 
 static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm)
 {
+    uint32_t cores = comm->context->settings.cores;
     int fd, rc = br_shm_coll_create(&shm->coll, shm->n, shm->rank, executor_in_places(comm), &fd);
 
     if (rc)
@@ -54,7 +55,8 @@ static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm
         br_shm_split_threshold(&comm->group->model, br_shm_rate_measure(&shm->coll), shm->n));
     br_shm_coll_say(&shm->coll, BR_SHM_COLL_DIRECT,
                     comm->context->crowded && br_shm_direct_possible());
-    br_shm_coll_say(&shm->coll, BR_SHM_COLL_BESIDE, shm->end_beside - shm->first_beside);
+    br_shm_coll_say(&shm->coll, BR_SHM_COLL_BESIDE,
+                    shm->end_beside && cores && shm->n % cores == 0 ? shm->n / cores : 0);
     for (int r = 1; r < comm->size && !rc; r++)
         rc = br_shm_link_send_fd(executor_link_to(comm, r), comm->group->number, fd);
     close(fd);
