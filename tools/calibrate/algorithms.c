@@ -102,7 +102,7 @@ static int measure_size(struct work *w, size_t bytes)
     for (uint32_t i = 0; i < w->n && !rc; i++) {
         struct br_cost_measured *m = &w->algorithms[i];
 
-        if (!br_calibrate_is_short(m) || block < 1)
+        if (!br_calibrate_is_short(m) || block < 1 || m->n_points == BR_COST_POINTS)
             continue;
         m->bytes[m->n_points] = block;
         m->seconds[m->n_points++] = br_median(times[i], (size_t)w->rounds);
