@@ -231,20 +231,22 @@ static void unauthenticated__another_version_is_named(void **state)
     close(back);
 }
 
-/* The other process: opens side 1, tells its address, answers messages until it is killed. Never
- * returns. */
-static void echo_process(struct contract *contract, int address_to)
+/* The other process: opens side 1, tells its address, answers messages until it is killed, or its
+ * parent ends. Never returns. */
+static void echo_process(struct contract *contract, pid_t parent, int address_to)
 {
     struct contract_side *side = &contract->sides[1];
     struct br_event events[16];
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it had ended before that */
+        _exit(1);
     if (br_transport_open(contract->ops, &side->config, &side->device))
         _exit(1);
     side->device->index = 0;
     if (write(address_to, &side->device->address, sizeof side->device->address) !=
         sizeof side->device->address)
         _exit(1);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the parent fail */
     for (uint64_t now = 1;; now += 1000) {
         int n = contract->ops->poll(side->device, now, events, 16);
 
@@ -268,7 +270,7 @@ static void death__of_the_peer_closes_the_link(void **state)
     struct br_address address;
     struct br_link *link[2];
     int pipes[2], status;
-    pid_t child;
+    pid_t parent = getpid(), child;
 
     if (!contract->backend->processes)
         return;
@@ -276,7 +278,7 @@ static void death__of_the_peer_closes_the_link(void **state)
     child = fork();
     assert_true(child >= 0);
     if (!child)
-        echo_process(contract, pipes[1]);
+        echo_process(contract, parent, pipes[1]);
     close(pipes[1]);
     assert_int_equal(read(pipes[0], &address, sizeof address), sizeof address);
     close(pipes[0]);

@@ -50,7 +50,7 @@ struct br_tcp_link {
     uint32_t peeked;     /* The socket still has so many bytes that were received (note 11). */
     uint32_t unanswered; /* Receives of something since the last send. */
     uint32_t unpeeked;   /* So many of them do not peek. */
-    uint32_t sent_poll;  /* device->n_polls at the last send at once, */
+    uint32_t sent_poll;  /* device->n_polls at the last message to be sent at once or streamed, */
     uint32_t sent_row; /* and how many there were before it without a wait in between (note 10). */
     bool holds;        /* TCP_NODELAY is not set. */
     struct br_tcp_zero_copy zero_copy;
