@@ -74,26 +74,34 @@ static void br_network_init__takes_the_figures_of_a_calibration_that_fits(void *
     unlink(path);
 }
 
-/* What ranks of one of several hosts say to each other stays in its memory, also where they share
- * cores: core_tree, which loses there, is not compared. */
-static void br_network_part__of_one_host_is_in_memory(void **state)
+/* Parts of four ranks, which share two cores, of a job on several hosts compare no core_tree. */
+static void check_part_has_no_core_tree(const struct br_network *whole, const int ranks[4])
 {
-    static const int of_host[] = {0, 1, 2, 3}, of_hosts[] = {0, 4};
-    struct br_network whole, part;
+    struct br_network part;
     struct br_tuning tunings[BR_ALGORITHM_CONFIGS];
     int n;
 
-    (void)state;
-    open_network(&whole, "hosts:2x4");
-    whole.topology.cores = 2;
-    assert_int_equal(br_network_init(&whole, 0, BR_COST_NETWORK, 1, "", "", NULL, 0), 0);
-    assert_int_equal(br_network_part(&whole, of_host, 4, &part), 0);
+    assert_int_equal(br_network_part(whole, ranks, 4, &part), 0);
     assert_int_equal(part.topology.cores, 2);
     n = br_tuning_choose_all(&part.model, BR_ALLREDUCE, 4, 8, tunings);
     assert_true(n > 0);
     for (int i = 0; i < n; i++)
         assert_int_not_equal(tunings[i].config.algorithm, BR_CORE_TREE);
     br_network_destroy(&part);
+}
+
+/* What ranks of one of several hosts say to each other stays in its memory, also where they share
+ * cores: core_tree, which loses there, is not compared. */
+static void br_network_part__of_one_host_is_in_memory(void **state)
+{
+    static const int of_host[] = {0, 1, 2, 3}, of_hosts[] = {0, 4};
+    struct br_network whole, part;
+
+    (void)state;
+    open_network(&whole, "hosts:2x4");
+    whole.topology.cores = 2;
+    assert_int_equal(br_network_init(&whole, 0, BR_COST_NETWORK, 1, "", "", NULL, 0), 0);
+    check_part_has_no_core_tree(&whole, of_host);
     assert_int_equal(br_network_part(&whole, of_hosts, 2, &part), 0);
     assert_false(part.model.in_memory);
     br_network_destroy(&part);
@@ -105,21 +113,13 @@ static void br_network_part__of_one_host_is_in_memory(void **state)
 static void br_network_part__of_one_rank_a_host_has_links(void **state)
 {
     static const int leaders[] = {0, 2, 4, 6};
-    struct br_network whole, part;
-    struct br_tuning tunings[BR_ALGORITHM_CONFIGS];
-    int n;
+    struct br_network whole;
 
     (void)state;
     open_network(&whole, "hosts:4x2");
     whole.topology.cores = 2;
     assert_int_equal(br_network_init(&whole, 0, BR_COST_MACHINE, 1, "", "", NULL, 0), 0);
-    assert_int_equal(br_network_part(&whole, leaders, 4, &part), 0);
-    assert_int_equal(part.topology.cores, 2);
-    n = br_tuning_choose_all(&part.model, BR_ALLREDUCE, 4, 8, tunings);
-    assert_true(n > 0);
-    for (int i = 0; i < n; i++)
-        assert_int_not_equal(tunings[i].config.algorithm, BR_CORE_TREE);
-    br_network_destroy(&part);
+    check_part_has_no_core_tree(&whole, leaders);
     br_network_destroy(&whole);
 }
 
