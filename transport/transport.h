@@ -296,8 +296,8 @@ struct br_link {
     /* Set by the protocol around a post() behind which it has nothing more to post: a back end that
      * gathers frames for its next poll() sends the frame now, if it can. */
     bool alone;
-    /* Set likewise where more may be posted: it sends the frame now, also one with a spare, only as
-     * one of a stream of them, between which nobody waits. */
+    /* Set by the protocol around a post() behind which it may have more: such a back end sends the
+     * frame now, also one with a spare, if it is one of a stream, between which nobody waits. */
     bool streamed;
     /* Set by the back end, at any time: frames that last would be of use to it. */
     bool lends;
