@@ -384,11 +384,6 @@ static inline uint64_t br_tag_collective(uint32_t group, uint64_t operation, uin
     return br_tag_of_group(group, operation) | (uint64_t)(fragment & 0xffff) << 16 | (k & 0xffff);
 }
 
-static inline uint32_t br_tag_fragment(uint64_t tag) /* of a collective */
-{
-    return (uint32_t)(tag >> 16) & 0xffff;
-}
-
 static inline uint32_t br_tag_group(uint64_t tag) /* of a collective or point to point */
 {
     return (uint32_t)(tag >> 52) & 0x3ff;

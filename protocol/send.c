@@ -377,10 +377,8 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
     struct br_rail *rail = data_rail_ahead(peer, pump, w->now, &t);
     uint32_t offset, length;
 
-    if (!rail) {
-        w->counters.window_stalls++;
+    if (!rail)
         return false;
-    }
     length = send_next_frame(t, rail->frame_bytes, &offset);
     if (!send_frame(w, rail, t, offset, length)) {
         pump->full |= 1u << rail->index;

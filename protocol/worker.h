@@ -240,7 +240,7 @@ struct br_worker {
     bool leaving;
     struct br_worker_counters {
         uint64_t failed_handshakes, dropped_messages, copied_bytes, direct_bytes, mapped_bytes;
-        uint64_t credit_stalls, window_stalls;  /* pumps that found the head of a queue waiting */
+        uint64_t credit_stalls;                 /* pumps whose head of a queue had no credit */
         uint64_t slot_stalls;                   /* large receives that had to wait for a slot */
         uint64_t relayed_frames, relayed_bytes; /* passed on for others */
         uint64_t relay_stalls; /* times all of them had to wait for a buffer at the next host */

@@ -165,10 +165,8 @@ bool br_relay_send(struct br_worker *w, struct br_peer *peer, struct br_queued *
         w->counters.relay_stalls++;
         return false;
     }
-    if (!br_rail_has_window(rail, relayed->length)) {
-        w->counters.window_stalls++;
+    if (!br_rail_has_window(rail, relayed->length))
         return false;
-    }
     asks = relayed->length && br_rail_asks(rail, relayed->length);
     relayed->header.what =
         (uint8_t)((relayed->header.what & BR_RELAY_KIND) | (asks ? BR_RELAY_ACK : 0));

@@ -72,7 +72,6 @@ struct br_dgram_stats {
     uint64_t lost_packets;        /* Packets that counted as lost. */
     uint64_t spurious;            /* Those of them that were acknowledged later. */
     uint64_t timeouts;            /* Times that no acknowledgement came at all. */
-    uint64_t marked_packets;      /* Received with a congestion mark. */
     uint64_t duplicates;          /* Parts of frames that were received again. */
     uint64_t dropped;             /* Packets that could not be taken: too early, or without room. */
     uint32_t packet_bytes;        /* The size of a packet that both ends use; 0 until they agree. */

@@ -256,10 +256,8 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
                            link->config.paths);
         return;
     }
-    if (marked) {
+    if (marked)
         link->paths[data->path].marked++;
-        link->stats.marked_packets++;
-    }
     if (view->kind == BR_DGRAM_DATA && !br_dgram_before(data->frame, frame->number)) {
         if (too_early(link, data, now))
             return;

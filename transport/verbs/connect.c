@@ -225,7 +225,6 @@ static int send_hello(struct br_verbs_link *link)
     br_gid_set(device->gids, &device->choice, &offer);
     memcpy(hello.gids, offer.raw, sizeof hello.gids);
     memcpy(hello.gid_types, offer.type, sizeof hello.gid_types);
-    link->hello_sent = true;
     n = send(link->fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0)
         return br_error(errno, "cannot send the hello: %s", strerror(errno));

@@ -128,7 +128,6 @@ struct br_verbs_link {
     uint64_t deadline;           /* When the exchange has to be complete, ns. */
     struct br_verbs_hello hello; /* The first hello_bytes of the peer's hello. */
     uint32_t hello_bytes;
-    bool hello_sent;
 
     /* The number of the first packet of each lane; with rdma_cm, of each but the first. */
     uint32_t psn;
