@@ -106,13 +106,14 @@ for _ in 1 2 3 4 5; do
 done
 grep -q '^\* .*as measured' <<<"$out" || fail "the algorithms of uneven hosts do not count: $out"
 
-if [ "$(nproc)" -le 4 ]; then # one rank thinks that it has a core of its own
-    levels $(($(nproc) + 1)) '[ "$RANK" != 0 ] || export BRAID_MACHINE_RANKS=1'
+cores=$(getconf _NPROCESSORS_ONLN) # those that braid counts; nproc leaves out some that this process may not use
+if [ "$cores" -le 4 ]; then # one rank thinks that it has a core of its own
+    levels $((cores + 1)) '[ "$RANK" != 0 ] || export BRAID_MACHINE_RANKS=1'
     grep -q '"machine"' "$dir/job.json" && fail "ranks that do not agree have measured a crowd: $out"
     # What is said of one link alone is not what is said of all.
     # Both are times, and other tests run beside this one: one of five calibrations has to show it.
     for _ in 1 2 3 4 5; do
-        levels $((4 * $(nproc))) 'export BRAID_BACKEND=tcp'
+        levels $((4 * cores)) 'export BRAID_BACKEND=tcp'
         grep -q '"machine"' "$dir/job.json" || fail "a crowd is none: $out"
         slower="$(figure level) > 1.2 * $(figure beta)"
         awk "BEGIN { exit !($slower) }" && break
