@@ -18,7 +18,7 @@
 
 /* ---- rounds of messages ---------------------------------------------------------------------- */
 
-static uint32_t peer_at_distance(const void *distance, uint32_t rank, uint32_t i)
+uint32_t br_cost_peer_at_distance(const void *distance, uint32_t rank, uint32_t i)
 {
     const uint32_t *d = distance; /* and the number of ranks */
 
@@ -37,7 +37,7 @@ static uint32_t peer_across(const void *bit, uint32_t rank, uint32_t i)
     return rank ^ *(const uint32_t *)bit;
 }
 
-static uint32_t peer_in_stage(const void *stage, uint32_t rank, uint32_t i)
+uint32_t br_cost_peer_in_stage(const void *stage, uint32_t rank, uint32_t i)
 {
     const struct br_stage *s = stage;
 
@@ -84,7 +84,7 @@ void br_cost_add_rounds(struct br_cost_problem *p, double active, bool one_way, 
                         double messages, double bytes, double sums)
 {
     uint32_t context[2] = {distance, p->request->n};
-    struct br_exchange exchange = {.peer = peer_at_distance,
+    struct br_exchange exchange = {.peer = br_cost_peer_at_distance,
                                    .context = context,
                                    .peers = 1,
                                    .ranks = p->request->n,
@@ -100,20 +100,17 @@ void br_cost_add_rounds(struct br_cost_problem *p, double active, bool one_way, 
     add_round(p, &exchange, sums);
 }
 
-/* Ranks beyond the core exchange with those below. */
-static void add_fold(struct br_cost_problem *p, uint32_t core, double messages, double bytes,
-                     double sums)
+void br_cost_add_fold(struct br_cost_problem *p, uint32_t core, double messages, double bytes,
+                      double sums)
 {
     uint32_t context[2] = {core, p->request->n};
 
-    br_cost_add_exchange(p, peer_at_distance, context, p->request->n - core, true, messages, bytes,
-                         sums);
+    br_cost_add_exchange(p, br_cost_peer_at_distance, context, p->request->n - core, true, messages,
+                         bytes, sums);
 }
 
-/* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of
- * them. */
-static void tuning_cost_add_all(struct br_cost_problem *p, uint32_t sender, uint32_t others,
-                                double bytes, double sums)
+void br_cost_add_all(struct br_cost_problem *p, uint32_t sender, uint32_t others, double bytes,
+                     double sums)
 {
     struct br_exchange exchange = {.peer = peer_of_all,
                                    .context = &p->request->n,
@@ -135,167 +132,19 @@ static void add_copies(struct br_cost_problem *p, double bytes)
     p->cpu += bytes * p->model->copy;
 }
 
-/* Copies for the sake of packed messages: ranks that share cores make them in turn. */
-static void add_copies_in_turn(struct br_cost_problem *p, double bytes)
+void br_cost_add_copies_in_turn(struct br_cost_problem *p, double bytes)
 {
     uint32_t n = p->request->n, cores = p->topology->cores;
 
     add_copies(p, cores && n > cores ? bytes * n / cores : bytes);
 }
 
-/* In memory, sums are made out of the pipe, in place of the copy that is part of beta. Counted for
- * nothing where it was measured: in reduces of 2 ranks, where a root that reads all took 0.36 to
- * 0.99 of the time of one in halves (doc/design/shared_collectives.md). */
-static bool sums_cost(const struct br_cost_problem *p)
+bool br_cost_of_sums(const struct br_cost_problem *p)
 {
     return !(p->model->in_memory && p->request->n == 2 && p->request->collective == BR_REDUCE);
 }
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
-
-/* Not of a reduce-scatter of two ranks a core: what goes to another core less often is summed up in
- * two passes and not in one, which costs as much from 1 MiB on (doc/design/cost_model.md,
- * section 3). */
-static bool counts_cores(const struct br_cost_problem *p)
-{
-    return p->request->collective != BR_REDUCE_SCATTER ||
-           p->request->n > 2 * (uint64_t)p->topology->cores;
-}
-
-/* One stage of all threads. */
-static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_stages *stages,
-                                  uint32_t threads, uint32_t w, bool reduces)
-{
-    bool blocks = br_collective_by_blocks(p->request->collective);
-    double share = p->bytes / threads, cpu = 0;
-    struct br_port_load round;
-
-    br_port_load_init(&round, p->model, p->topology);
-    for (uint32_t i = 0; i < threads; i++) {
-        const struct br_stage *stage = &stages[i].stages[w];
-        double per_number =
-            (double)p->request->n / stages[i].core; /* blocks: of each number, folded ones too */
-        double run = blocks ? stage->weight * per_number : 1; /* blocks that travel together */
-        double messages = p->request->packed ? 1 : run;
-        double bytes = blocks ? share * run / messages : share * stage->weight / stages[i].core;
-        struct br_exchange exchange = {.peer = peer_in_stage,
-                                       .context = stage,
-                                       .peers = stage->ring ? 1 : stage->size - 1,
-                                       .ranks = stages[i].core,
-                                       .sender = BR_PORT_LOAD_ALL,
-                                       .level = stage->level,
-                                       .messages = messages,
-                                       .bytes = bytes};
-
-        exchange.ready = blocks;
-        exchange.by_core = blocks && counts_cores(p);
-        exchange.together = blocks ? exchange.peers * messages : 0;
-        br_port_load_add(&round, p->model, p->topology, &exchange,
-                         stage->ring ? stage->size - 1 : 1);
-        cpu += reduces ? (stage->size - 1) * messages * bytes * p->model->gamma : 0;
-    }
-    br_cost_end_rounds(p, &round, cpu);
-}
-
-/* Where ranks take turns on few cores, those of the core have waited asleep for what was folded,
- * and each is woken up for what comes next. Measured with 6 and 7 ranks on 2 cores, TCP on
- * loopback: packed `halving` took 1.5 times as long as `direct`. */
-static void add_packed_fold(struct br_cost_problem *p, uint32_t core, double bytes, double sums)
-{
-    uint32_t context[2] = {core, p->request->n};
-
-    add_fold(p, core, 1, bytes, sums);
-    if (p->topology->cores)
-        br_cost_add_exchange(p, peer_at_distance, context, core, false, 1, 0, 0);
-}
-
-/* Bytes that a rank copies for the sake of packed messages: all blocks into or from the order in
- * which they travel, where the user's buffer has another. In memory what is passed on counts as
- * well: with 16 ranks on 2 cores and blocks of 256 KiB `halving` took 1.1 (allgather) and 1.5 times
- * (reduce_scatter) as long as `direct`, though as many bytes travel. */
-static double packed_copies(const struct br_cost_problem *p, const struct br_stages *stages,
-                            uint32_t threads)
-{
-    double blocks = 0;
-
-    if (threads > 1 || stages->core < p->request->n || !br_stages_in_order(stages))
-        blocks += p->request->n;
-    for (uint32_t w = 0; p->model->in_memory && w + 1 < stages->n_stages; w++)
-        blocks += stages->stages[w].weight;
-    return blocks * p->bytes;
-}
-
-/* A reduce-scatter or an allgather of packed messages: what happens besides its stages. */
-static void add_packed_ends(struct br_cost_problem *p, const struct br_stages *stages,
-                            uint32_t threads)
-{
-    bool reduces = p->request->collective == BR_REDUCE_SCATTER;
-    double all = p->request->n * p->bytes;
-
-    if (stages->core < p->request->n) {
-        add_packed_fold(p, stages->core, reduces ? all : p->bytes, reduces);
-        add_packed_fold(p, stages->core, reduces ? p->bytes : all, 0);
-    }
-    add_copies_in_turn(p, packed_copies(p, stages, threads));
-}
-
-/* What happens before and after the stages. */
-static void add_ends(struct br_cost_problem *p, uint32_t core)
-{
-    double n = p->request->n, b = p->bytes;
-    bool folds = core < p->request->n;
-
-    switch (p->request->collective) {
-    case BR_ALLREDUCE:
-        if (folds) {
-            add_fold(p, core, 1, b, 1);
-            add_fold(p, core, 1, b, 0);
-        }
-        break;
-    case BR_REDUCE_SCATTER:
-        if (folds) {
-            add_fold(p, core, n, b, n);
-            add_fold(p, core, 1, b, 0);
-        }
-        break;
-    case BR_ALLGATHER:
-        if (folds) {
-            add_fold(p, core, 1, b, 0);
-            add_fold(p, core, n - 1, b, 0);
-        }
-        break;
-    default: /* scatter by or gathering to the root */
-        tuning_cost_add_all(p, p->request->root, core - 1, b / core, 0);
-        if (folds)
-            add_fold(p, core, 1, b, 0);
-        break;
-    }
-}
-
-static void tuning_cost_add_shape(struct br_cost_problem *p, const struct br_shape *shape)
-{
-    enum br_collective collective = p->request->collective;
-    bool reduces =
-        collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
-    bool gathers =
-        collective == BR_ALLREDUCE || collective == BR_ALLGATHER || collective == BR_BROADCAST;
-    struct br_stages stages[BR_DIMENSIONS_MAX];
-    uint32_t thread = 0;
-
-    do
-        br_shape_stages(shape, thread, &stages[thread]);
-    while (++thread < shape->threads);
-    if (p->request->packed)
-        add_packed_ends(p, stages, shape->threads);
-    else
-        add_ends(p, stages[0].core);
-    for (uint32_t w = 0; w < stages[0].n_stages; w++) {
-        if (reduces)
-            tuning_cost_add_stage(p, stages, shape->threads, w, sums_cost(p));
-        if (gathers)
-            tuning_cost_add_stage(p, stages, shape->threads, w, false);
-    }
-}
 
 /* Each round reaches twice as far. */
 static void add_doubling_rounds(struct br_cost_problem *p, double bytes, double sums)
@@ -346,9 +195,9 @@ static void add_bruck(struct br_cost_problem *p)
 
     for (uint32_t distance = 1; distance < n; distance *= 2) {
         br_cost_add_rounds(p, n, false, distance, 1, half * p->bytes, 0);
-        add_copies_in_turn(p, n * 0.5 * p->bytes);
+        br_cost_add_copies_in_turn(p, n * 0.5 * p->bytes);
     }
-    add_copies_in_turn(p, n * p->bytes);
+    br_cost_add_copies_in_turn(p, n * p->bytes);
 }
 
 static void add_doubling(struct br_cost_problem *p)
@@ -358,11 +207,11 @@ static void add_doubling(struct br_cost_problem *p)
     while (core <= n / 2)
         core *= 2;
     if (core < n)
-        add_fold(p, core, 1, p->bytes, 1);
+        br_cost_add_fold(p, core, 1, p->bytes, 1);
     for (uint32_t bit = 1; bit < core; bit *= 2)
         br_cost_add_exchange(p, peer_across, &bit, core, false, 1, p->bytes, 1);
     if (core < n)
-        add_fold(p, core, 1, p->bytes, 0);
+        br_cost_add_fold(p, core, 1, p->bytes, 0);
 }
 
 /* The first ranks have all that they send at once, so their messages share the port in the first
@@ -398,7 +247,7 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
         double messages = !tree || is_one_message(p) ? 1 : packed ? together : n;
         double bytes = together / messages * p->bytes;
         double active = tree ? n / (stage->stride * stage->size) : n;
-        struct br_exchange exchange = {.peer = peer_in_stage,
+        struct br_exchange exchange = {.peer = br_cost_peer_in_stage,
                                        .context = stage,
                                        .peers = stage->size - 1,
                                        .ranks = n,
@@ -411,10 +260,10 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
 
         add_round(p, &exchange, sum * messages * (stage->size - 1));
         if (bruck)
-            add_copies_in_turn(p, (stage->size - 1) * bytes);
+            br_cost_add_copies_in_turn(p, (stage->size - 1) * bytes);
     }
     if (bruck)
-        add_copies_in_turn(p, n * p->bytes);
+        br_cost_add_copies_in_turn(p, n * p->bytes);
     else if (packed && copies_packed(p))
         add_copies(p, n * p->bytes);
 }
@@ -428,7 +277,7 @@ static void add_flat(struct br_cost_problem *p, double sum)
                           ? p->request->root
                           : BR_PORT_LOAD_ALL;
 
-    tuning_cost_add_all(p, sender, others, p->bytes, sum * others);
+    br_cost_add_all(p, sender, others, p->bytes, sum * others);
 }
 
 /* A rank serves all its children at once: the largest subtree's share of the port grows as the
@@ -497,14 +346,14 @@ static void tuning_cost_add_messages(struct br_cost_problem *p)
              ? request->collective == BR_GATHER || request->collective == BR_ALLGATHER
              : request->collective == BR_SCATTER || request->collective == BR_REDUCE_SCATTER);
     double sum = scan || request->collective == BR_ALLREDUCE ||
-                 (request->collective == BR_REDUCE && sums_cost(p)) ||
+                 (request->collective == BR_REDUCE && br_cost_of_sums(p)) ||
                  (request->collective == BR_REDUCE_SCATTER && p->to_root);
     struct br_shape shape;
 
     if (request->n == 1) {
         p->path = p->cpu = p->bytes * p->model->copy;
     } else if (br_algorithm_shape(request, &shape)) {
-        tuning_cost_add_shape(p, &shape);
+        br_cost_add_shape(p, &shape);
     } else if (request->shape.n_dimensions > 0 && br_algorithm_digits(request->algorithm)) {
         add_digits(p, sum, packed);
     } else if (request->algorithm == BR_BINARY_TREE || request->algorithm == BR_DOUBLE_TREE) {

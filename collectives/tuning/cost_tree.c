@@ -178,7 +178,7 @@ void br_cost_add_host_tree(struct br_cost_problem *p)
 /* What ranks of one core say to each other takes this part of other messages: the bytes stay in the
  * caches of the core, and nobody waits for another one. Measured with 4 and 8 ranks on 2 cores, TCP
  * on loopback: doc/design/cost_model.md, section 3. */
-#define WITHIN_CORE 0.5
+#define MESSAGE_WITHIN_CORE 0.5
 
 /* `active` messages of so many blocks each, or where they are not packed of a block each. */
 static void add_blocks(struct br_cost_problem *p, double active, bool one_way, double blocks,
@@ -217,7 +217,7 @@ void br_cost_add_core_tree(struct br_cost_problem *p)
     enum br_collective collective = p->request->collective;
     uint32_t n = p->request->n, size = p->request->shape.dimensions[0].size, cores = n / size;
     bool blocks = br_collective_by_blocks(collective), sums = collective != BR_ALLGATHER;
-    double all = n, within = WITHIN_CORE * (n - cores);
+    double all = n, within = MESSAGE_WITHIN_CORE * (n - cores);
 
     p->counts_ready = blocks;
     add_blocks(p, within, true, collective == BR_REDUCE_SCATTER ? all : 1, sums ? size - 1.0 : 0);

@@ -107,7 +107,7 @@ static void add_hop(struct br_port_load *load, const struct br_cost_model *model
 /* Over a socket a byte between two ranks of one core, which stays in its caches, costs this part of
  * one that goes to another core. The figures of the model are those of an exchange of all with all.
  * Measured with 4 and 8 ranks on 2 cores, TCP on loopback: doc/design/cost_model.md, section 3. */
-#define WITHIN_CORE 0.8
+#define BYTE_WITHIN_CORE 0.8
 
 /* What a byte costs as a part of the mean. Neighbouring ranks share a core (base/cpu_affinity.h).
  */
@@ -116,7 +116,7 @@ static double core_part(const struct br_topology *t, const struct br_hop *hop)
     double within = ((double)t->n / t->cores - 1) / (t->n - 1); /* of all pairs */
     bool same = (uint64_t)hop->from * t->cores / t->n == (uint64_t)hop->to * t->cores / t->n;
 
-    return (same ? WITHIN_CORE : 1) / (within * WITHIN_CORE + 1 - within);
+    return (same ? BYTE_WITHIN_CORE : 1) / (within * BYTE_WITHIN_CORE + 1 - within);
 }
 
 static double time_of(const struct br_cost_model *model, const struct br_topology *t,
