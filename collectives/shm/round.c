@@ -17,8 +17,6 @@
 
 _Static_assert(sizeof(struct br_call) == BR_SHM_COLL_NOTE, "a call is the note beside a round");
 
-#define LINE 64u /* what an operation gives in a round of several begins at cache lines */
-
 /* Blocks that a rank publishes; the lengths follow from the call, nothing on the shared segment
  * says them. */
 static uint32_t round_blocks(const struct br_shm_executor *shm, const struct br_operation *op,
@@ -52,10 +50,10 @@ static struct elements round_elements(const struct br_shm_executor *shm,
 }
 
 /* Into how many rounds the operation is cut, and how many elements of a block one round has: in all
- * but the last as many, of `bytes` bytes at most. */
+ * but the last as many whole cache lines, of `bytes` bytes at most. */
 static void round_cut(struct br_shm_executor *shm, const struct br_operation *op, size_t bytes)
 {
-    size_t line = LINE / br_type_size(op->type), most = bytes / LINE * line,
+    size_t line = BR_SHM_COLL_LINE / br_type_size(op->type), most = bytes / BR_SHM_COLL_LINE * line,
            rounds = op->count > most ? (op->count + most - 1) / most : 1;
 
     shm->rounds = (uint32_t)rounds;
@@ -514,6 +512,25 @@ static void round_go_on(struct br_shm_executor *shm, const struct br_operation *
     round_show_next(shm, op);
 }
 
+/* This rank has read the round, and those that it waits for have published it. false: the next one
+ * cannot be published yet, or has been, and what is more urgent may have to be submitted before it
+ * is read. */
+static bool round_go_on_read(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    if (!shm->pieces) {
+        round_go_on(shm, op);
+        shm->reads = round_yields(shm, op);
+    } else {
+        shm->round++;
+        if (!round_give(shm, op)) {
+            shm->round--;
+            return false;
+        }
+    }
+    shm->has_read = false;
+    return !shm->reads;
+}
+
 /* Have the ranks whose round is needed published it? A look at many ranks is as many lines, on
  * pages of their own, so it goes on where the last one found a rank missing. 1: yes, for the same
  * call; 0: not all; -EPROTO with a message. */
@@ -549,20 +566,8 @@ int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation
             return rc;
         if (needed.end - needed.first == shm->n)
             br_shm_coll_learn(&shm->coll, shm->epoch);
-        if (shm->has_read && shm->pieces) {
-            shm->round++;
-            if (!round_give(shm, op)) {
-                shm->round--;
-                return 0;
-            }
-            shm->has_read = false;
-            continue;
-        }
         if (shm->has_read) {
-            shm->has_read = false;
-            round_go_on(shm, op);
-            shm->reads = round_yields(shm, op); /* what is more urgent may have to be submitted */
-            if (shm->reads)
+            if (!round_go_on_read(shm, op))
                 return 0;
             continue;
         }
