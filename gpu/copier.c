@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "gpu/driver.h"
 
-#define GPUS   64
 #define EVENTS 128 /* of a GPU: marks at once; more are made when more are wanted */
 #define TRIAL  4096
 
@@ -31,7 +30,7 @@ struct lane {
 struct br_copier {
     const struct br_cuda *cuda; /* NULL: no GPU has been opened */
     pthread_mutex_t lock;       /* of opening */
-    struct lane lanes[GPUS];
+    struct lane lanes[BR_GPUS];
     _Atomic uint64_t bytes[BR_COPY_COUNTERS]; /* copied, combined, read of others */
     bool logged_pageable;
 };
@@ -169,8 +168,8 @@ int br_copier_open(struct br_copier *copier, int gpu)
     int rc = 0;
     bool opens;
 
-    if (gpu < 1 || gpu > GPUS)
-        return br_error(ENODEV, "GPU %d: braid counts GPUs from 0 to %d", gpu - 1, GPUS - 1);
+    if (gpu < 1 || gpu > BR_GPUS)
+        return br_error(ENODEV, "GPU %d: braid counts GPUs from 0 to %d", gpu - 1, BR_GPUS - 1);
     lane = &copier->lanes[gpu - 1];
     if (atomic_load_explicit(&lane->open, memory_order_acquire))
         return 0;
@@ -188,7 +187,7 @@ void br_copier_destroy(struct br_copier *copier)
 {
     if (!copier)
         return;
-    for (int i = 0; i < GPUS; i++)
+    for (int i = 0; i < BR_GPUS; i++)
         if (atomic_load(&copier->lanes[i].open))
             copier_close_lane(copier, &copier->lanes[i]);
     pthread_mutex_destroy(&copier->lock);
@@ -379,7 +378,7 @@ void br_copier_forget(struct br_copier *copier, struct br_copy *copy)
 
 void br_copier_set_all_lost(struct br_copier *copier)
 {
-    for (int i = 0; i < GPUS; i++)
+    for (int i = 0; i < BR_GPUS; i++)
         atomic_store(&copier->lanes[i].lost, true);
 }
 
@@ -392,7 +391,7 @@ bool br_copier_has_lost(const struct br_copier *copier)
 {
     bool lost = false;
 
-    for (int i = 0; i < GPUS; i++)
+    for (int i = 0; i < BR_GPUS; i++)
         lost |= atomic_load(&copier->lanes[i].lost);
     return lost;
 }

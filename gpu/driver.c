@@ -12,8 +12,6 @@
 #include "base/error.h"
 #include "base/library.h"
 
-#define DEVICES 64 /* of one host, at most; real ones have 16 */
-
 #define FIELD(field, symbol, parameters) {#symbol, offsetof(struct br_cuda, field)},
 
 static const struct br_library_symbol needed[] = {BR_CUDA_SYMBOLS(FIELD){NULL, 0}};
@@ -27,7 +25,7 @@ static struct stage {
     int failure; /* a negative errno, and its text */
     char text[BR_ERROR_BYTES];
 } loaded, started;
-static struct CUctx_st *contexts[DEVICES];
+static struct CUctx_st *contexts[BR_GPUS];
 
 /* Of this thread: how often it has entered, and its capture mode before. */
 static _Thread_local int entered;
@@ -184,8 +182,8 @@ int br_cuda_context(br_cuda_device device, struct CUctx_st **out)
     *out = NULL;
     if (rc)
         return rc;
-    if (device < 0 || device >= DEVICES)
-        return br_error(ENODEV, "GPU %d: braid counts GPUs from 0 to %d", device, DEVICES - 1);
+    if (device < 0 || device >= BR_GPUS)
+        return br_error(ENODEV, "GPU %d: braid counts GPUs from 0 to %d", device, BR_GPUS - 1);
     pthread_mutex_lock(&lock);
     driver_relax(cuda);
     if (!contexts[device])

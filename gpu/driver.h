@@ -13,6 +13,8 @@
 
 #include "gpu/cuda.h"
 
+#define BR_GPUS 64 /* of one host, at most; real ones have 16 */
+
 /* X(field, symbol, parameters). A field is called as the manual says of its symbol without the _v2;
  * all return a CUresult. */
 #define BR_CUDA_SYMBOLS(X)                                                                         \

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#define BR_GPUS 64
+#include "gpu/driver.h"
 
 /* One GPU. */
 struct br_gpu_info {

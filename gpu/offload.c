@@ -15,7 +15,6 @@
 #include "gpu/pointer.h"
 #include "gpu/reduce.h"
 
-#define GPUS      64
 #define ARENA     (16u << 20)
 #define ALIGNMENT 256u
 #define TRIAL     (1u << 20) /* bytes of an array */
@@ -39,7 +38,7 @@ struct br_offload {
     struct br_copier *copier;
     const struct br_gpu_image *image;
     const struct br_cuda *_Atomic cuda; /* who opens a GPU sets it, beside reductions on others */
-    struct lane lanes[GPUS];
+    struct lane lanes[BR_GPUS];
 };
 
 /* What one reduction needs. */
@@ -89,7 +88,7 @@ void br_offload_destroy(struct br_offload *offload)
 {
     if (!offload)
         return;
-    for (int gpu = 1; gpu <= GPUS; gpu++)
+    for (int gpu = 1; gpu <= BR_GPUS; gpu++)
         if (offload->lanes[gpu - 1].reducer)
             offload_close_lane(offload, gpu);
     free(offload);

@@ -40,8 +40,7 @@
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
 
-#define BR_CONTEXT_BITS 8  /* jobs of a process at a time */
-#define OPERATION_BITS  22 /* what is left are serial numbers */
+#define OPERATION_BITS 22 /* what is left are serial numbers */
 
 /* of those of note 3; a place of the pool as well, whose handles have other serial numbers */
 #define OTHER_PLACE ((1u << OPERATION_BITS) - 1)

@@ -10,7 +10,6 @@
 #include "collectives/schedule/type.h"
 
 #define MOST_NAMED 3
-#define GPUS       64
 
 /* Appends; *used never exceeds what is there. */
 #define SAY(words, bytes, used, ...)                                                               \
@@ -69,7 +68,7 @@ struct naming {
     size_t bytes, used;
     const struct br_worker *worker;
     const struct br_group *group; /* whose ranks the words count */
-    /* peers; -1 - g: copies of GPU g; -1 - GPUS - g: a reduction there */
+    /* peers; -2 - 2 g: copies of GPU g; -3 - 2 g: a reduction there */
     int named[MOST_NAMED], n;
 };
 
@@ -89,7 +88,7 @@ static const char *before_name(const struct naming *naming)
 static void name_batch(struct naming *naming, const struct br_copy_batch *batch)
 {
     bool reduces = batch->direction == BR_COPY_REDUCTION;
-    int who = reduces ? -GPUS - batch->copy.gpu : -batch->copy.gpu;
+    int who = -2 * batch->copy.gpu - reduces;
 
     if (!batch->copy.event || !is_new(naming, who))
         return;

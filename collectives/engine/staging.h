@@ -25,7 +25,8 @@
 /* A copy is given up that has not ended so many ns after the worker has failed or, where it is
  * waited for (gpudirect.c), after it began. */
 #define BR_STAGING_TIMEOUT_NS 1000000000ull
-#define BR_STAGING_REDUCTIONS 64 /* The most reductions on GPUs that are under way at once. */
+#define BR_STAGING_REDUCTIONS 64   /* The most reductions on GPUs that are under way at once. */
+#define BR_STAGING_ALIGNMENT  256u /* Of what a GPU copies to or from, in host memory: bytes. */
 
 struct br_engine;
 struct br_operation;

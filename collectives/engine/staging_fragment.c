@@ -6,8 +6,6 @@
 #include "collectives/engine/staging.h"
 #include "collectives/schedule/type.h"
 
-#define ALIGNMENT 256u
-
 static uint32_t staging_fragment_blocks(const struct br_operation *op, enum br_buffer buffer)
 {
     return br_collective_blocks(op->collective, (uint32_t)op->group->size, buffer);
@@ -25,14 +23,14 @@ static size_t copy_bytes(const struct br_operation *op, enum br_buffer buffer, s
                        ? staging_fragment_blocks(op, buffer) * elements * br_type_size(op->type)
                        : 0;
 
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return (bytes + BR_STAGING_ALIGNMENT - 1) / BR_STAGING_ALIGNMENT * BR_STAGING_ALIGNMENT;
 }
 
 size_t br_staging_fragment_bytes(const struct br_operation *op, size_t elements)
 {
     size_t bytes = copy_bytes(op, BR_INPUT, elements) + copy_bytes(op, BR_OUTPUT, elements);
 
-    return bytes ? bytes + ALIGNMENT : 0;
+    return bytes ? bytes + BR_STAGING_ALIGNMENT : 0;
 }
 
 static bool fragment_is_staged(const struct br_fragment *fragment, enum br_buffer buffer)
@@ -51,7 +49,8 @@ uint8_t *br_staging_fragment_block(const struct br_fragment *fragment, uint32_t 
                                    size_t block)
 {
     const struct br_operation *op = fragment->op;
-    size_t at = (fragment->scratch_used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t at = (fragment->scratch_used + BR_STAGING_ALIGNMENT - 1) / BR_STAGING_ALIGNMENT *
+                BR_STAGING_ALIGNMENT;
 
     if (!fragment_is_staged(fragment, buffer))
         return NULL;

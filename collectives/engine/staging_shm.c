@@ -4,8 +4,6 @@
 #include "collectives/engine/internal.h"
 #include "collectives/engine/staging.h"
 
-#define ALIGNMENT 256u
-
 static void staging_shm_give_back(struct br_engine *engine, struct br_operation *op)
 {
     op->send = op->shm_staging.send;
@@ -32,7 +30,8 @@ static bool staging_shm_copies(const struct br_operation *op)
 bool br_staging_shm_begin(struct br_engine *engine, struct br_operation *op)
 {
     struct br_staging *s = &op->shm_staging;
-    size_t behind = (op->send_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t behind =
+        (op->send_bytes + BR_STAGING_ALIGNMENT - 1) / BR_STAGING_ALIGNMENT * BR_STAGING_ALIGNMENT;
 
     s->send = op->send;
     s->recv = op->recv;

@@ -17,12 +17,11 @@
 #include "collectives/gpu/stream_block.h"
 #include "protocol/worker.h"
 #include "gpu/direct.h"
+#include "gpu/driver.h"
 #include "gpu/pointer.h"
 #include "gpu/workspace.h"
 #include "transport/gpu_cache.h"
 #include "transport/gpudirect_check.h"
-
-#define GPUS 64
 
 struct br_gpudirect {
     uint32_t capable_devices; /* devices that may take memory of GPUs, a bit each */
@@ -34,7 +33,7 @@ struct br_gpudirect {
         struct br_gpudirect_check *trial;   /* NULL: not opened yet */
         struct br_workspace *workspace;     /* NULL: there is none, or NICs do not know it */
         struct br_region *workspace_region; /* that it is */
-    } gpus[GPUS];                           /* written once, before the GPU's first operation */
+    } gpus[BR_GPUS];                        /* written once, before the GPU's first operation */
 };
 
 int br_gpudirect_create(struct br_context *context)
@@ -66,11 +65,11 @@ void br_gpudirect_destroy(struct br_context *context)
 
     if (!gpudirect)
         return;
-    for (int i = 0; i < GPUS; i++)
+    for (int i = 0; i < BR_GPUS; i++)
         if (gpudirect->gpus[i].workspace_region)
             br_gpu_cache_put(gpudirect->cache, gpudirect->gpus[i].workspace_region);
     br_gpu_cache_close(gpudirect->cache);
-    for (int i = 0; i < GPUS; i++) {
+    for (int i = 0; i < BR_GPUS; i++) {
         br_workspace_destroy(gpudirect->gpus[i].workspace);
         br_gpudirect_check_destroy(gpudirect->gpus[i].trial);
     }

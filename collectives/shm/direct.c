@@ -12,9 +12,6 @@
 #include "base/process_read.h"
 #include "collectives/schedule/type.h"
 
-/* What is read in one call, under the context's lock: 0.1 to 0.3 ms. */
-#define TURN_BYTES ((size_t)1 << 20)
-
 /* false: the process has another number in this rank's namespace, too. */
 static bool direct_copy(const struct br_shm_offer *offer, uint64_t address, void *out, size_t bytes)
 {
@@ -88,7 +85,7 @@ bool br_shm_direct_read(struct br_shm_direct *direct, const struct br_shm_coll *
 {
     bool from_root = br_collective_from_root(op->collective),
          to_root = br_collective_to_root(op->collective);
-    size_t block = op->count * br_type_size(op->type), left = TURN_BYTES;
+    size_t block = op->count * br_type_size(op->type), left = BR_SHM_DIRECT_TURN;
     uint32_t first = from_root ? (uint32_t)op->root : coll->rank, /* not all from the same one */
         ranks = from_root ? 1 : coll->ranks;
 

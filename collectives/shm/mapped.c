@@ -9,9 +9,6 @@
 #include "collectives/shm/round.h"
 #include "protocol/worker.h"
 
-/* What is read in one call, under the context's lock: 0.1 ms. */
-#define TURN_BYTES ((size_t)1 << 20)
-
 static int mapped_peer(const struct br_shm_executor *shm)
 {
     return br_group_in_job(shm->group, shm->rank ? 0 : 1);
@@ -65,7 +62,7 @@ bool br_shm_mapped_read(struct br_shm_executor *shm, const struct br_operation *
     struct br_shm_direct *direct = &shm->direct;
     struct br_shm_mapped_offer offer = *mapped_offer_of(shm, !shm->rank);
     size_t block = br_shm_round_block_bytes(op), left = block - direct->bytes_done,
-           bytes = left < TURN_BYTES ? left : TURN_BYTES,
+           bytes = left < BR_SHM_DIRECT_TURN ? left : BR_SHM_DIRECT_TURN,
            from = mapped_block(op, shm->rank) * block;
     const uint8_t *own = (const uint8_t *)op->send + from;
     uint8_t *out = op->recv;

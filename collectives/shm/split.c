@@ -5,8 +5,6 @@
 #include "collectives/engine/user_reduction.h"
 #include "collectives/schedule/type.h"
 
-#define LINE 64u /* parts begin at cache lines; a multiple of the size of any type */
-
 /* What a round takes: to look at the cache line in which each rank publishes it (bench/shm_coll),
  * in s; and that a rank is waited for, or gets its core, about three times, as measured with 8 to
  * 32 ranks on 2 cores. */
@@ -23,9 +21,10 @@ static size_t operation_bytes(const struct br_operation *op)
     return op->count * br_type_size(op->type);
 }
 
+/* Parts begin at cache lines, which are a multiple of the size of any type. */
 static size_t whole_lines(size_t bytes)
 {
-    return (bytes + LINE - 1) / LINE * LINE;
+    return (bytes + BR_SHM_COLL_LINE - 1) / BR_SHM_COLL_LINE * BR_SHM_COLL_LINE;
 }
 
 /* All ranks reduce a part, but for the root of a reduce, which gets the sums: each of the others
@@ -64,12 +63,12 @@ static struct span part_of(const struct br_shm_coll *coll, const struct br_opera
                            struct span chunk, uint32_t rank)
 {
     uint32_t parts = part_count(coll, op), index = rank;
-    size_t lines = whole_lines(chunk.bytes) / LINE, first, end;
+    size_t lines = whole_lines(chunk.bytes) / BR_SHM_COLL_LINE, first, end;
 
     if (op->collective == BR_REDUCE)
         index -= rank > (uint32_t)op->root;
-    first = lines * index / parts * LINE;
-    end = lines * (index + 1) / parts * LINE;
+    first = lines * index / parts * BR_SHM_COLL_LINE;
+    end = lines * (index + 1) / parts * BR_SHM_COLL_LINE;
     if (end > chunk.bytes)
         end = chunk.bytes;
     return (struct span){.first = chunk.first + first,

@@ -185,7 +185,7 @@ static void shm_free(struct br_region *region)
 
 static int shm_unauthenticated(struct contract *contract, const struct br_address *address)
 {
-    char name[BR_SOCKET_NAME];
+    char name[BR_SHM_SOCKET_NAME];
 
     (void)contract;
     return br_shm_address_resolve(address, name) ? -1 : br_shm_socket_connect(name);

@@ -22,7 +22,6 @@
 #define ENOUGH      (10 * BR_MS) /* a measurement */
 #define MOST_CALLS  50
 #define LONGEST     0.25 /* s that a call may take */
-#define MOST_ROUNDS 16
 
 struct work {
     struct braid_comm *comm;
@@ -77,7 +76,8 @@ bool br_calibrate_is_short(const struct br_cost_measured *m)
 static int measure_size(struct work *w, size_t bytes)
 {
     struct br_coll_shape shape = br_coll_shape(w->coll, bytes, BRAID_FLOAT32, braid_size(w->comm));
-    double block = (double)(shape.count * br_type_size(BRAID_FLOAT32)), (*times)[MOST_ROUNDS];
+    double block = (double)(shape.count * br_type_size(BRAID_FLOAT32)),
+           (*times)[BR_CALIBRATE_ROUNDS];
     int rc = 0;
 
     times = calloc(w->n, sizeof *times);
@@ -135,10 +135,7 @@ int br_calibrate_algorithms(struct braid_comm *comm, const struct br_coll *coll,
                             enum br_collective collective, size_t most, int rounds,
                             struct br_calibration *c)
 {
-    struct work w = {.comm = comm,
-                     .coll = coll,
-                     .model = c->model,
-                     .rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds};
+    struct work w = {.comm = comm, .coll = coll, .model = c->model, .rounds = rounds};
     int rc;
 
     w.model.topology = &comm->context->network.topology;

@@ -35,7 +35,7 @@ static int calibrate_parse(struct settings *s, int argc, char **argv)
          "allreduce,reduce_scatter,allgather,broadcast; none: no algorithm"},
         {"maxbytes", 'e', BR_OPTION_BYTES, &s->most, 256, MOST_BYTES,
          "SIZE largest for an algorithm; default 4M"},
-        {"rounds", 0, BR_OPTION_NUMBER, &s->rounds, 1, 15,
+        {"rounds", 0, BR_OPTION_NUMBER, &s->rounds, 1, BR_CALIBRATE_ROUNDS,
          "N times that all is measured; medians count; default 3"},
         {"no-links", 0, BR_OPTION_FLAG, &s->no_links, 0, 0,
          " leave single links out: their time grows with their number"},

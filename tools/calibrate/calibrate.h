@@ -11,6 +11,8 @@
 #include "collectives/tuning/calibration.h"
 #include "tools/common/coll_table.h"
 
+#define BR_CALIBRATE_ROUNDS 15 /* at most, of both functions that measure */
+
 /* Every link that joins two ranks directly, one at a time: `rounds` times all sizes, of which each
  * counts with its median. More links than BR_CALIBRATE_LINKS: only those from each rank to the next
  * one of a level. *links is the caller's to free, on rank 0 alone; others get NULL. */
@@ -21,8 +23,8 @@ int br_calibrate_links(struct braid_comm *comm, int rounds, struct br_calibratio
 /* The least squares through what was measured; false: too few sizes were. */
 bool br_calibrate_fit(struct br_calibration_link *link, const double *trips, const double *streams);
 
-/* Every way of a collective; adds to c->measured what has a line. Sizes from 1 KiB to `most`, each
- * four times the one before, as long as a call should take less than a quarter of a second. */
+/* Every algorithm of a collective; adds to c->measured what has a line. Sizes from 1 KiB to `most`,
+ * each four times the one before, as long as a call should take less than a quarter of a second. */
 int br_calibrate_algorithms(struct braid_comm *comm, const struct br_coll *coll,
                             enum br_collective collective, size_t most, int rounds,
                             struct br_calibration *c);

@@ -31,7 +31,6 @@
     (256u                                                                                          \
      << 10) /* bytes in front of a stream: more than a shaped link lets through after a pause */
 #define LEAST_SIZES 3 /* that are measured however slow the link is */
-#define MOST_ROUNDS 16
 
 /* What is measured of a link; 0: it is not. */
 struct raw {
@@ -121,8 +120,8 @@ static int measure_streams(struct work *w, int other, struct raw *raw)
 /* The leader's part: the median of all rounds, of sizes that were measured in each. */
 static int links_measure_link(struct work *w, int other, struct raw *out)
 {
-    static struct raw rounds[MOST_ROUNDS];
-    double values[MOST_ROUNDS];
+    static struct raw rounds[BR_CALIBRATE_ROUNDS];
+    double values[BR_CALIBRATE_ROUNDS];
     int rc = 0;
 
     memset(rounds, 0, sizeof rounds);
@@ -218,7 +217,7 @@ int br_calibrate_links(struct braid_comm *comm, int rounds, struct br_calibratio
     struct work w = {.bench.comm = comm,
                      .topology = &comm->context->network.topology,
                      .rank = braid_rank(comm),
-                     .rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds};
+                     .rounds = rounds};
     int rc = open_work(&w);
 
     if (!rc)

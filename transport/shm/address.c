@@ -15,12 +15,12 @@ struct place {
     uint32_t unused;
     uint64_t name_space;
     char boot[36];
-    char name[BR_SOCKET_NAME];
+    char name[BR_SHM_SOCKET_NAME];
     uint8_t unused2[4];
 };
 static_assert(sizeof(struct place) <= BR_ADDRESS_BYTES, "an address fits");
 
-int br_shm_address_make(const char name[BR_SOCKET_NAME], struct br_address *out)
+int br_shm_address_make(const char name[BR_SHM_SOCKET_NAME], struct br_address *out)
 {
     struct place place = {.magic = MAGIC};
     struct br_host host;
@@ -30,14 +30,14 @@ int br_shm_address_make(const char name[BR_SOCKET_NAME], struct br_address *out)
         return rc;
     place.name_space = host.name_space;
     memcpy(place.boot, host.boot, sizeof place.boot);
-    memcpy(place.name, name, BR_SOCKET_NAME);
+    memcpy(place.name, name, BR_SHM_SOCKET_NAME);
     out->host = br_host_number(&host);
     out->bytes = sizeof place;
     memcpy(out->data, &place, sizeof place);
     return 0;
 }
 
-int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET_NAME])
+int br_shm_address_resolve(const struct br_address *address, char name[BR_SHM_SOCKET_NAME])
 {
     struct br_host here;
     struct place there;
@@ -54,6 +54,6 @@ int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET
         return br_error(EHOSTUNREACH, "the peer runs on another host");
     if (there.name_space != here.name_space)
         return br_error(EHOSTUNREACH, "the peer runs in another network name space of this host");
-    memcpy(name, there.name, BR_SOCKET_NAME);
+    memcpy(name, there.name, BR_SHM_SOCKET_NAME);
     return 0;
 }

@@ -311,7 +311,7 @@ int br_shm_link_connect(struct br_device *base, const struct br_address *address
                         struct br_link **out)
 {
     struct br_shm_device *device = (struct br_shm_device *)base;
-    char name[BR_SOCKET_NAME];
+    char name[BR_SHM_SOCKET_NAME];
     struct br_shm_link *link;
     int rc = br_shm_address_resolve(address, name);
 

@@ -38,7 +38,7 @@
 struct br_shm_device {
     struct br_device base;
     const struct br_device_config *config;
-    char socket_name[BR_SOCKET_NAME];
+    char socket_name[BR_SHM_SOCKET_NAME];
     uint64_t token; /* who reads our memory by our pid compares it; beside what never changes */
     int listener, epoll;
     struct br_shm_link **links; /* [config.max_links], NULL: free */
@@ -142,7 +142,7 @@ struct br_shm_link {
     int socket;
     pid_t pid;
     uint64_t since; /* first seen by poll, for the deadline of an unauthenticated peer */
-    char peer_socket[BR_SOCKET_NAME];
+    char peer_socket[BR_SHM_SOCKET_NAME];
     /* whom of the peer to wake: BR_ASLEEP anyone, BR_STARVED only who lacks tickets */
     enum br_inbox_sleep wake_due;
 

@@ -19,7 +19,7 @@
 
 static socklen_t shm_socket_abstract(struct sockaddr_un *address, const char *name)
 {
-    size_t length = strnlen(name, BR_SOCKET_NAME);
+    size_t length = strnlen(name, BR_SHM_SOCKET_NAME);
 
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
@@ -34,7 +34,7 @@ static int make_socket(void)
     return fd < 0 ? br_error(errno, "socket: %s", strerror(errno)) : fd;
 }
 
-int br_shm_socket_listen(char name[BR_SOCKET_NAME])
+int br_shm_socket_listen(char name[BR_SHM_SOCKET_NAME])
 {
     struct sockaddr_un address;
     uint64_t random;
@@ -43,7 +43,7 @@ int br_shm_socket_listen(char name[BR_SOCKET_NAME])
 
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return br_error(EIO, "getrandom: %s", strerror(errno));
-    snprintf(name, BR_SOCKET_NAME, "braid-%d-%016" PRIx64, (int)getpid(), random);
+    snprintf(name, BR_SHM_SOCKET_NAME, "braid-%d-%016" PRIx64, (int)getpid(), random);
     fd = make_socket();
     if (fd < 0)
         return fd;
@@ -66,8 +66,8 @@ int br_shm_socket_connect(const char *name)
     if (fd < 0)
         return fd;
     if (connect(fd, (struct sockaddr *)&address, length) < 0) {
-        rc = br_error(errno, "cannot connect to the abstract socket %.*s: %s", BR_SOCKET_NAME, name,
-                      strerror(errno));
+        rc = br_error(errno, "cannot connect to the abstract socket %.*s: %s", BR_SHM_SOCKET_NAME,
+                      name, strerror(errno));
         close(fd);
         return rc;
     }

@@ -10,7 +10,7 @@
 
 #define BR_PACKET_VERSION 9u
 /* Bytes of a name in the abstract name space, its leading zero left out. */
-#define BR_SOCKET_NAME 64
+#define BR_SHM_SOCKET_NAME 64
 
 enum br_packet_kind {
     BR_PACKET_HELLO = 1, /* both ways, with the sender's inbox */
@@ -38,7 +38,7 @@ static_assert(sizeof(struct br_packet) == 16, "packets have no holes");
 
 /* The listening socket of a new abstract name "braid-<pid>-<random>", stored in name. Returns its
  * fd or -errno. */
-int br_shm_socket_listen(char name[BR_SOCKET_NAME]);
+int br_shm_socket_listen(char name[BR_SHM_SOCKET_NAME]);
 /* A connected socket, -EAGAIN: its listener's queue is full, or another -errno with a message. */
 int br_shm_socket_connect(const char *name);
 /* The next connection, -EAGAIN: none, or another -errno. */
