@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of a context: braid_init() as a table of phases, and its end. */
-#include "collectives/comm/context.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +19,7 @@
 #include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
+#include "collectives/comm/context.h"
 #include "collectives/comm/epochs.h"
 #include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/handles.h"
@@ -404,27 +403,6 @@ static void free_in_child(struct br_context *context)
             context->comms[i]->group = NULL;
     br_secret_wipe(&context->settings.secret);
     br_secret_wipe(&context->settings.environment.id.secret);
-}
-
-int braid_id_create(struct braid_id *id)
-{
-    BR_DISABLE_CANCELLATION;
-
-    return id ? br_id_open(false, 0, id)
-              : br_error(EINVAL, "braid_id_create: nowhere to store the id");
-}
-
-int braid_id_free(const struct braid_id *id)
-{
-    BR_DISABLE_CANCELLATION;
-    struct br_id read;
-    int rc = id ? br_id_read(id, &read) : br_error(EINVAL, "no id");
-
-    if (!rc && !br_id_close(&read))
-        rc = br_error(EINVAL, "this process has not made the id, or it was used or freed before");
-    if (id)
-        br_secret_wipe(&read.secret);
-    return rc ? br_error_prefix(rc, "braid_id_free: ") : 0;
 }
 
 int braid_init(const struct braid_config *config, struct braid_comm **out)
