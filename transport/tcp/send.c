@@ -146,6 +146,7 @@ static bool send_round(struct br_tcp_device *device)
             continue;
         if (device->busy[i]->holds)
             hold(device->busy[i], false);
+        device->busy[i]->sent_row = 0; /* its sender does something else between them */
         add_send(device, device->busy[i]);
         if (br_tcp_batch_full(batch))
             again = send_batch(device) || again;

@@ -117,6 +117,20 @@ static void send_link__holds_nothing_of_a_short_burst(void **state)
     ends_until(&ends_b.n_messages, 8);
 }
 
+/* As behind a barrier whose message is there when the rank looks for it. */
+static void send_link__holds_nothing_where_a_poll_sends_in_between(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        send_at_once();
+        assert_nothing_is_held();
+        assert_int_equal(ends_message(&tcp_link->base, LENGTH), 1);
+        ends_step(&ends_a, BR_TCP_EVENTS);
+        assert_true(tcp_link->tx.sent == tcp_link->tx.posted);
+    }
+    ends_until(&ends_b.n_messages, 24);
+}
+
 /* Those that may be followed by others, with a spare or without: at once in a stream, else by the
  * next poll. */
 static void send_streamed__leaves_at_once_in_a_stream_only(void **state)
@@ -272,6 +286,7 @@ int main(void)
         TEST(send_link__a_passing_poll_is_no_wait),
         TEST(send_link__holds_nothing_of_a_sender_that_waits_in_between),
         TEST(send_link__holds_nothing_of_a_short_burst),
+        TEST(send_link__holds_nothing_where_a_poll_sends_in_between),
         TEST(send_streamed__leaves_at_once_in_a_stream_only),
         TEST(send_link__holds_nothing_behind_what_waits_for_something_else),
         TEST(link_post__keeps_the_rest_of_a_message_with_a_spare),
