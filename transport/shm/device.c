@@ -33,10 +33,10 @@
 #define NAME         "shm0"
 #define CHECK_PERIOD (1 * BR_MS)
 /* an incoming link that has not come through its handshake by then is dropped */
-#define STRANGER_TIME (2 * BR_SEC)
-#define LISTENER      UINT64_MAX /* epoll's word for the listener; links: their index */
-#define EPOLL_EVENTS  32
-#define MAX_ACCEPTS   16 /* in one go */
+#define UNAUTHENTICATED_TIME (2 * BR_SEC)
+#define LISTENER             UINT64_MAX /* epoll's word for the listener; links: their index */
+#define EPOLL_EVENTS         32
+#define MAX_ACCEPTS          16 /* in one go */
 
 static int shm_device_probe(struct br_device_info *out, int max)
 {
@@ -178,7 +178,7 @@ static void poll_connecting(struct br_shm_device *device, uint64_t now)
             link->since = now;
         if (link->state == BR_SHM_DIALLING)
             br_shm_link_redial(link);
-        if (!link->known && now - link->since > STRANGER_TIME)
+        if (!link->known && now - link->since > UNAUTHENTICATED_TIME)
             br_shm_link_fail(link, ETIMEDOUT, "no handshake");
         if (!link->known && link->state == BR_SHM_FAILED) {
             br_log_limited(&device->base.peer_lines, now, BR_LOG_INFO, "refused a link: %s",

@@ -12,9 +12,9 @@
  *    is smaller than any socket buffer, so it leaves with one send.
  * 2. The listener reports the link when the connector's queue pair can receive: a first frame that
  *    comes too early is lost and costs a whole timeout of the NIC.
- * 3. Anybody can connect. Who has not come through in STRANGER_TIME is dropped, and takes one of
- *    max_links until then; a queue pair is made only for a whole and well-formed hello, and lets
- *    its owner write nothing (verbs.h note 5).
+ * 3. Anybody can connect. Who has not come through in UNAUTHENTICATED_TIME is dropped, and
+ *    takes one of max_links until then; a queue pair is made only for a whole and well-formed
+ *    hello, and lets its owner write nothing (verbs.h note 5).
  * 4. The socket has no keepalive of its own: the protocol has, and a NIC that gets no answer says
  *    so.
  */
@@ -32,11 +32,11 @@
 #include "transport/tcp_socket.h"
 #include "transport/verbs/verbs.h"
 
-#define STRANGER_TIME (2 * BR_SEC)
-#define CONNECT_TIME  (10 * BR_SEC) /* of our own; the protocol is less patient */
-#define ACCEPTS       16            /* in one go */
-#define BY_TCP        0x76          /* first byte of an address of this back end: how to connect */
-#define BY_CM         0x77
+#define UNAUTHENTICATED_TIME (2 * BR_SEC)
+#define CONNECT_TIME         (10 * BR_SEC) /* of our own; the protocol is less patient */
+#define ACCEPTS              16            /* in one go */
+#define BY_TCP               0x76 /* first byte of an address of this back end: how to connect */
+#define BY_CM                0x77
 
 int br_verbs_hello_check(const struct br_verbs_hello *hello)
 {
@@ -342,7 +342,7 @@ void br_verbs_exchange_timers(struct br_verbs_device *device)
         if (link->state != BR_VLINK_CONNECTING)
             continue;
         if (!link->deadline) /* the clock is poll()'s alone */
-            link->deadline = device->now + (link->accepted ? STRANGER_TIME : CONNECT_TIME);
+            link->deadline = device->now + (link->accepted ? UNAUTHENTICATED_TIME : CONNECT_TIME);
         if (device->now > link->deadline)
             br_verbs_link_give_up(link, -ETIMEDOUT, "the exchange takes too long");
     }
