@@ -17,7 +17,7 @@
 
 /* What a rank has in the memory of each other one: SLOTS slots, which hold equal bytes each, and a
  * number that counts. Nobody else writes there. */
-enum { RANKS = 3, ROUNDS = 30, SLOTS = 7, LAST = 600000, SLOT = 5000 };
+enum { RANKS = 3, ROUNDS = 30, SLOTS = 7, LAST = 600000, SLOT = 20000 };
 
 struct part {
     uint64_t signals;
