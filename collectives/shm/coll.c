@@ -13,9 +13,9 @@
 #include "base/error.h"
 #include "transport/segment.h"
 
-#define HALF    BR_SHM_COLL_BYTES
+#define HALF    BR_SHM_COLL_HALF
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  7u /* of the segment: another number with each change */
+#define LAYOUT  8u /* of the segment: another number with each change */
 
 /* What BR_SHM_COLL_LAYOUT says. */
 static uint64_t shm_coll_layout(bool in_places)
@@ -57,7 +57,7 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     coll->bytes = bytes;
     coll->ranks = ranks;
     coll->rank = rank;
-    coll->window = HALF;
+    coll->window = BR_SHM_COLL_BYTES;
     coll->ring = shm_coll_ring(in_places);
     coll->places = in_places ? BR_SHM_COLL_FIRST_PLACES : 0;
     coll->touched = (size_t)coll->places * BR_SHM_COLL_PLACE;

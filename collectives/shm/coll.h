@@ -23,9 +23,9 @@
 
 /* Epochs of a rank that others may still have to read: a power of two. */
 #define BR_SHM_COLL_DEPTH 128u
-/* Bytes that one rank can publish in one epoch. Measured with bench/shm_coll, 2 ranks on 2 cores: 8
- * B are all-reduced in 0.13 us, 32 KiB in 5.5 us, 128 KiB in 21 us. The rate does not fall with the
- * size, so the caller sets the limit that it wants. */
+/* Bytes of a chunk, what one rank publishes in one epoch. Measured with bench/shm_coll, 2 ranks on
+ * 2 cores: 8 B are all-reduced in 0.13 us, 32 KiB in 5.5 us, 128 KiB in 21 us. The rate does not
+ * fall with the size, so the caller sets the limit that it wants. */
 #define BR_SHM_COLL_BYTES (128u << 10)
 #define BR_SHM_COLL_SMALL 120u /* up to so many are beside the epoch's number */
 /* Of a half of the ring of what a rank gives, where no ranks share a core and there are more than
@@ -36,8 +36,12 @@
 #define BR_SHM_COLL_RANKS  256u /* at most */
 #define BR_SHM_COLL_NOTE   16u  /* bytes about an epoch, for error messages */
 
-#define BR_SHM_COLL_LINE    64u
-#define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_BYTES)
+#define BR_SHM_COLL_LINE 64u
+/* Of the ring of what a rank gives, which has two halves: what it gives in one epoch fits into one.
+ * More than a chunk has only what goes in one round all the same (executor.h), so most of its pages
+ * never exist. */
+#define BR_SHM_COLL_HALF    (2u << 20)
+#define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_HALF)
 /* The ring of two ranks with a core each, which is one of places (note 8): several times a
  * second-level cache. A place has what is given in one epoch. At first
  * BR_SHM_COLL_FIRST_PLACES are in use. With each BR_SHM_COLL_GROWS epochs that give something one
@@ -135,7 +139,7 @@ struct br_shm_coll {
      * there by each of the last epochs, and where the last one of all begins and ends */
     uint64_t starts[BR_SHM_COLL_DEPTH], last, end;
     size_t ring;        /* bytes of a rank's payload */
-    size_t window;      /* how much of each half of it is used, if what is given fits there */
+    size_t window;      /* how much of each half of it is used by what fits there */
     uint32_t places;    /* of it that are in use, from its start; 0: it has halves (note 8) */
     size_t touched;     /* bytes of it that have been faulted in, or are those places' */
     uint32_t given;     /* epochs with something in it, while not all places are in use */
@@ -177,9 +181,10 @@ static inline struct br_shm_slot *br_shm_coll_slot(const struct br_shm_coll *col
     return &br_shm_coll_area(coll, rank)->slots[epoch * BR_SHM_COLL_APART % BR_SHM_COLL_DEPTH];
 }
 
-/* None of the functions below blocks or fails. epoch >= 1, bytes <= br_shm_coll_most(). One thread
- * at a time for one rank. */
+/* None of the functions below blocks or fails. epoch >= 1, bytes <= BR_SHM_COLL_HALF, in a ring of
+ * places <= BR_SHM_COLL_PLACE. One thread at a time for one rank. */
 
+/* What br_shm_coll_space() has room for. */
 static inline size_t br_shm_coll_most(const struct br_shm_coll *coll)
 {
     return coll->places ? BR_SHM_COLL_PLACE : BR_SHM_COLL_BYTES;

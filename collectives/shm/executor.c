@@ -261,7 +261,7 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
 
     shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
     shm->max_reduce_bytes = shm->max_exchange_bytes = shm->max_direct_bytes = shm->max_bytes;
-    shm->max_pair_bytes = 0;
+    shm->max_pair_bytes = shm->max_whole_bytes = 0;
     if (context->gpus || !context->settings.shm_collective_default)
         return;
     shm->max_copied_bytes = BR_SHM_COPIED_BYTES;
@@ -279,6 +279,9 @@ void br_shm_executor_set_limits(struct br_shm_executor *shm)
             shm->max_copied_bytes = BR_SHM_ROUNDS_BYTES;
         }
         shm->max_exchange_bytes = BR_SHM_EXCHANGE_BYTES;
+        shm->max_whole_bytes = (size_t)shm->n * shm->n * BR_SHM_WHOLE_BYTES;
+        if (shm->max_whole_bytes > BR_SHM_COLL_HALF)
+            shm->max_whole_bytes = BR_SHM_COLL_HALF;
         shm->max_direct_bytes =
             shm->direct.allowed ? BR_SHM_DIRECT_BYTES : BR_SHM_DIRECT_ROUNDS * BR_SHM_COLL_BYTES;
     }

@@ -55,6 +55,11 @@
  * rounds of direct reads cost less than many of chunks. */
 #define BR_SHM_EXCHANGE_CELL (16u << 10)
 #define BR_SHM_DIRECT_BYTES  (16u << 20)
+/* Scatters go in one round, though they are more than a chunk, up to so many bytes times the square
+ * of the number of ranks, and up to BR_SHM_COLL_HALF: the root alone copies them for all others,
+ * and saves the second round of direct reads, in which each rank looks at all others (direct.h,
+ * note 11). */
+#define BR_SHM_WHOLE_BYTES (4u << 10)
 
 /* Two ranks with a core each, of what has no root, in chunks, as each writes where it has just read
  * (coll.h, note 13). What only copies is copied once where the memory is braid_alloc()'s
@@ -86,6 +91,8 @@ struct br_shm_executor {
     /* that a rank gives: of all-reduces, of reduces, of alltoalls and reduce_scatters, of what is
      * read directly, of others */
     size_t max_bytes, max_reduce_bytes, max_exchange_bytes, max_direct_bytes, max_copied_bytes;
+    /* that the root of a scatter gives in one round, though it is more than a chunk */
+    size_t max_whole_bytes;
     /* of what has no root, if not 0, and then BR_SHM_PIECES_BYTES of what has, instead of those */
     size_t max_pair_bytes;
     size_t small_end; /* calls of fewer bytes need no operation (small.h) */

@@ -407,6 +407,14 @@ static bool round_give(struct br_shm_executor *shm, const struct br_operation *o
     return br_shm_round_publish(shm, op, data, gives);
 }
 
+/* How many bytes of a block in the ring one round has. */
+static size_t round_most(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    if (op->collective == BR_SCATTER && br_shm_round_bytes(shm->n, op) <= shm->max_whole_bytes)
+        return br_shm_round_block_bytes(op);
+    return BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective);
+}
+
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
     size_t block = br_shm_round_block_bytes(op);
@@ -414,7 +422,7 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     bool in_ring = place == BR_SHM_IN_RING, in_cells = place == BR_SHM_IN_CELLS;
     /* of a block, that one round has */
     size_t most = in_cells  ? shm->coll.cell_bytes
-                  : in_ring ? BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective)
+                  : in_ring ? round_most(shm, op)
                             : BR_SHM_COLL_COMMON;
     bool may_split = shm->n > 2 && (op->collective == BR_ALLREDUCE || op->collective == BR_REDUCE);
     bool split = (may_split && block > most) || br_shm_round_splits(shm, op->collective, block);

@@ -167,18 +167,19 @@ static void set_limits__by_ranks_and_cores(void **state)
     static const struct {
         uint32_t n;
         bool crowded, direct;
-        size_t allreduce, reduce, exchange, directly, others, pair;
-    } cases[] = {{2, false, true, 4, 8, 8, 8, 8, 2048},
-                 {2, true, true, 128, 128, 16384, 16384, 128, 0},
-                 {3, false, true, 4, 8, 8, 8, 8, 0},
-                 {4, false, true, 32, 32, 32, 32, 32, 0},
-                 {8, false, true, 32, 32, 32, 32, 32, 0},
-                 {16, false, true, 32, 16, 32, 32, 32, 0},
-                 {64, false, true, 32, 8, 32, 32, 32, 0},
-                 {3, true, true, 128, 8192, 16384, 16384, 128, 0},
-                 {4, true, true, 8192, 8192, 16384, 16384, 8192, 0},
-                 {64, true, true, 2048, 2048, 16384, 16384, 8192, 0},
-                 {64, true, false, 2048, 2048, 16384, 256, 8192, 0}};
+        size_t allreduce, reduce, exchange, directly, others, pair, whole;
+    } cases[] = {{2, false, true, 4, 8, 8, 8, 8, 2048, 0},
+                 {2, true, true, 128, 128, 16384, 16384, 128, 0, 16},
+                 {3, false, true, 4, 8, 8, 8, 8, 0, 0},
+                 {4, false, true, 32, 32, 32, 32, 32, 0, 0},
+                 {8, false, true, 32, 32, 32, 32, 32, 0, 0},
+                 {16, false, true, 32, 16, 32, 32, 32, 0, 0},
+                 {64, false, true, 32, 8, 32, 32, 32, 0, 0},
+                 {3, true, true, 128, 8192, 16384, 16384, 128, 0, 36},
+                 {4, true, true, 8192, 8192, 16384, 16384, 8192, 0, 64},
+                 {8, true, true, 8192, 8192, 16384, 16384, 8192, 0, 256},
+                 {64, true, true, 2048, 2048, 16384, 16384, 8192, 0, 2048},
+                 {64, true, false, 2048, 2048, 16384, 256, 8192, 0, 2048}};
     struct br_context context = {.settings = {.shm_collective_bytes = BR_SHM_COLLECTIVE_BYTES,
                                               .shm_collective_default = true}};
     struct br_shm_executor shm = {.context = &context};
@@ -195,6 +196,7 @@ static void set_limits__by_ranks_and_cores(void **state)
         assert_int_equal(shm.max_direct_bytes, cases[i].directly << 10);
         assert_int_equal(shm.max_copied_bytes, cases[i].others << 10);
         assert_int_equal(shm.max_pair_bytes, cases[i].pair << 10);
+        assert_int_equal(shm.max_whole_bytes, cases[i].whole << 10);
     }
     context = (struct br_context){.settings = context.settings, .gpus = true};
     shm.n = 2;
@@ -1017,6 +1019,39 @@ static void complete__chunk_waits_for_all(void **state)
     free_large(ops);
 }
 
+/* A scatter of more than a chunk in one round: its root is done before the others begin, and ahead
+ * by as many as its ring has halves. */
+static void complete__scatter_whole(void **state)
+{
+    static const size_t counts[] = {BR_SHM_COLL_HALF / N / sizeof(int32_t), 5, 60001, 11000};
+    struct br_operation ops[4][N];
+
+    (void)state;
+    for (int r = 0; r < N; r++)
+        locals[r].max_whole_bytes = BR_SHM_COLL_HALF;
+    for (int i = 0; i < 4; i++) {
+        make_large(ops[i], BR_SCATTER, false, counts[i]);
+        for (int r = 0; r < N; r++)
+            ops[i][r].sequence = (uint64_t)i;
+        assert_true(br_shm_executor_begin(&locals[1], &ops[i][1])); /* the root */
+        assert_int_equal(br_shm_executor_complete(&locals[1], &ops[i][1]), i < 3);
+    }
+    for (int i = 0; i < 4; i++) {
+        for (int r = 0; r < N; r += 2) {
+            assert_true(br_shm_executor_begin(&locals[r], &ops[i][r]));
+            assert_int_equal(br_shm_executor_complete(&locals[r], &ops[i][r]), 1);
+        }
+        if (i == 2) /* now there is room */
+            assert_int_equal(br_shm_executor_complete(&locals[1], &ops[3][1]), 1);
+    }
+    for (int i = 0; i < 4; i++) {
+        check_large(ops[i], counts[i]);
+        free_large(ops[i]);
+    }
+    assert_int_equal(locals[0].epoch, 4);
+    assert_int_equal(read_bytes[0], 0);
+}
+
 /* With many ranks cells are small, so that alltoalls are read directly. */
 static void make_cells_small(void)
 {
@@ -1411,6 +1446,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__overtaken, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(step__oldest_ends_in_the_end, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(step__barrier_ends_in_the_end, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__scatter_whole, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_says_at_once, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_without_room, open_segment, close_segment),

@@ -201,6 +201,7 @@ static void run_ranks(uint32_t n, size_t split_bytes, bool direct, bool in_place
         shm->n = n;
         shm->split_bytes = split_bytes;
         shm->split_reduce_bytes = n % 3 ? 4096 : SIZE_MAX;
+        shm->max_whole_bytes = n % 2 ? BR_SHM_COLL_HALF : 0;
         shm->cache_share = n % 2 ? SIZE_MAX : 40000;
         shm->small_end = BR_SHM_COLLECTIVE_BYTES + 1;
         shm->direct = (struct br_shm_direct){
