@@ -33,19 +33,20 @@ void br_table_destroy(struct br_table *table)
 }
 
 /* Where a key would like to stand: the finalizer of MurmurHash3 spreads tags, but those that differ
- * in three bits only stand side by side: bits 32 to 34, in which tags of messages count
- * (protocol/message.h), and of tags that begin with two ones, those of accesses, bits 3 to 5. In a
- * table larger than a core's cache each entry on its own would be a miss for each message. */
+ * in five bits only stand side by side: bits 32 to 36, in which tags of messages count
+ * (protocol/message.h), and of tags that begin with two ones, those of accesses, bits 3 to 7. In a
+ * table larger than a core's cache each entry on its own would be a miss for each message, and for
+ * the first ones a page fault of some microseconds, as nobody has used the page before. */
 static uint32_t base_table_home(const struct br_table *table, uint64_t tag, uint32_t peer)
 {
     const unsigned at = tag >> 62 == 3 ? 3 : 32;
-    const uint64_t beside = UINT64_C(7) << at;
+    const uint64_t beside = UINT64_C(31) << at;
     uint64_t x = (tag & ~beside) + (uint64_t)peer * UINT64_C(0x9e3779b97f4a7c15);
 
     x = (x ^ (x >> 33)) * UINT64_C(0xff51afd7ed558ccd);
     x = (x ^ (x >> 33)) * UINT64_C(0xc4ceb9fe1a85ec53);
     x = x ^ (x >> 33);
-    return (uint32_t)((x & ~UINT64_C(7)) | (tag & beside) >> at) & table->mask;
+    return (uint32_t)(x + ((tag & beside) >> at)) & table->mask;
 }
 
 /* The key's entry, or the free one where it would be inserted. There always is one, as the load is

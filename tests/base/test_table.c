@@ -54,6 +54,40 @@ static void table_insert__full(void **state)
     br_table_destroy(&table);
 }
 
+/* The entry that has this value. */
+static uint32_t place_of(const struct br_table *table, const void *value)
+{
+    uint32_t i = 0;
+
+    while (table->entries[i].value != value)
+        assert_true(i++ < table->mask);
+    return i;
+}
+
+/* As the tags of messages and of accesses do, so that few pages are touched. */
+static void table_insert__tags_that_count_stand_side_by_side(void **state)
+{
+    enum { TAGS = 32 };
+    static const struct {
+        uint64_t first, step;
+    } kinds[] = {{7, UINT64_C(1) << 32}, {UINT64_C(3) << 62 | 7, 8}};
+    char values[TAGS];
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct br_table table;
+
+        assert_int_equal(br_table_init(&table, 1024), 0);
+        for (uint64_t i = 0; i < TAGS; i++)
+            assert_int_equal(
+                br_table_insert(&table, kinds[k].first + i * kinds[k].step, 2, &values[i]), 0);
+        for (uint32_t i = 1; i < TAGS; i++)
+            assert_int_equal(place_of(&table, &values[i]),
+                             (place_of(&table, &values[0]) + i) & table.mask);
+        br_table_destroy(&table);
+    }
+}
+
 static void table_init__holds_what_was_asked(void **state)
 {
     (void)state;
@@ -152,6 +186,7 @@ int main(void)
         cmocka_unit_test(table_find__tag_and_peer_both_count),
         cmocka_unit_test(table_insert__twice),
         cmocka_unit_test(table_insert__full),
+        cmocka_unit_test(table_insert__tags_that_count_stand_side_by_side),
         cmocka_unit_test(table_grow__keeps_all),
         cmocka_unit_test(table_init__holds_what_was_asked),
         cmocka_unit_test(table_init__too_large),
