@@ -15,7 +15,7 @@
 
 #define HALF    BR_SHM_COLL_HALF
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  8u /* of the segment: another number with each change */
+#define LAYOUT  9u /* of the segment: another number with each change */
 
 /* What BR_SHM_COLL_LAYOUT says. */
 static uint64_t shm_coll_layout(bool in_places)
@@ -139,7 +139,8 @@ static uint64_t up_to(uint64_t position, size_t unit)
 
 /* Up to so many bytes, the lines where the next epoch's bytes may lie are taken back from their
  * readers ahead (note 6). Of more, the processor's own fetching ahead does as well. */
-#define AHEAD 1024u
+#define AHEAD   1024u
+#define QUARTER ((size_t)BR_SHM_COLL_PLACE / 4)
 
 /* The unit of positions where what is used again at once begins: a half of the ring, or one of four
  * places. */
@@ -164,12 +165,20 @@ static uint64_t payload_start(const struct br_shm_coll *coll, uint64_t epoch, si
                : up_to(start, HALF);
 }
 
-/* Where that is in the ring. Places that follow each other lie apart, as slots do. */
-static size_t payload_offset(const struct br_shm_coll *coll, uint64_t start)
+/* Where `bytes` bytes are in the ring that begin there. Places that follow each other lie apart, as
+ * slots do. What takes a quarter of its place at most has another one in each lap of the ring, so
+ * that it finds lines that have left the caches (note 8), but for what is taken back ahead. */
+static size_t payload_offset(const struct br_shm_coll *coll, uint64_t start, size_t bytes)
 {
-    return coll->places ? start / BR_SHM_COLL_PLACE * BR_SHM_COLL_APART % coll->places *
-                              (size_t)BR_SHM_COLL_PLACE
-                        : start % PAYLOAD;
+    uint64_t number = start / BR_SHM_COLL_PLACE;
+    size_t place;
+
+    if (!coll->places)
+        return start % PAYLOAD;
+    place = number * BR_SHM_COLL_APART % coll->places * (size_t)BR_SHM_COLL_PLACE;
+    if (bytes <= AHEAD || bytes > QUARTER)
+        return place;
+    return place + (number / 4 + number / coll->places) % 4 * QUARTER;
 }
 
 /* As far as this rank knows (note 2; of places, note 8). */
@@ -207,7 +216,7 @@ bool br_shm_coll_find_room(struct br_shm_coll *coll, uint64_t epoch, size_t byte
 static uint8_t *next_place(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
     return br_shm_coll_area(coll, coll->rank)->payload +
-           payload_offset(coll, payload_start(coll, epoch, bytes));
+           payload_offset(coll, payload_start(coll, epoch, bytes), bytes);
 }
 
 /* The next epoch is likely to give as much as this one did: behind it, or where what is used again
@@ -216,8 +225,8 @@ static uint8_t *next_place(const struct br_shm_coll *coll, uint64_t epoch, size_
 static void prefetch_next(const struct br_shm_coll *coll, uint64_t epoch, size_t bytes)
 {
     const uint8_t *payload = br_shm_coll_area(coll, coll->rank)->payload;
-    size_t behind = payload_offset(coll, payload_start(coll, epoch + 1, bytes)),
-           again = payload_offset(coll, up_to(coll->end, part_unit(coll)));
+    size_t behind = payload_offset(coll, payload_start(coll, epoch + 1, bytes), bytes),
+           again = payload_offset(coll, up_to(coll->end, part_unit(coll)), bytes);
     bool streams = coll->places && coll->last % part_unit(coll);
 
     for (size_t at = 0; at < bytes; at += BR_SHM_COLL_LINE) {
@@ -228,11 +237,16 @@ static void prefetch_next(const struct br_shm_coll *coll, uint64_t epoch, size_t
     }
 }
 
-/* Twice as many places are in use when the pages of as many more exist (note 8). */
-static void more_places(struct br_shm_coll *coll)
+/* An epoch has given so many bytes. Twice as many places are in use when the pages of as many more
+ * exist (note 8). */
+static void more_places(struct br_shm_coll *coll, size_t bytes)
 {
-    if (coll->places == BR_SHM_COLL_PLACES || ++coll->given % BR_SHM_COLL_GROWS)
+    if (coll->places == BR_SHM_COLL_PLACES)
         return;
+    coll->given += (uint32_t)((bytes + QUARTER - 1) / QUARTER);
+    if (coll->given < BR_SHM_COLL_GROWS)
+        return;
+    coll->given -= BR_SHM_COLL_GROWS;
     br_shm_coll_area(coll, coll->rank)->payload[coll->touched] = 0;
     coll->touched += BR_SHM_COLL_PAGE;
     if (coll->touched == 2 * (size_t)coll->places * BR_SHM_COLL_PLACE)
@@ -279,10 +293,10 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
         coll->last = payload_start(coll, epoch, bytes);
         coll->end = coll->last + bytes;
         br_shm_coll_slot(coll, coll->rank, epoch)->start =
-            payload_offset(coll, coll->last) | ask_reader(coll, epoch);
+            payload_offset(coll, coll->last, bytes) | ask_reader(coll, epoch);
         br_shm_coll_publish_small(coll, epoch, check, data, 0); /* beside the number */
         if (coll->places)
-            more_places(coll);
+            more_places(coll, bytes);
         if (bytes <= AHEAD)
             prefetch_next(coll, epoch, bytes);
         return;

@@ -44,11 +44,11 @@
 #define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_HALF)
 /* The ring of two ranks with a core each, which is one of places (note 8): several times a
  * second-level cache. A place has what is given in one epoch. At first
- * BR_SHM_COLL_FIRST_PLACES are in use. With each BR_SHM_COLL_GROWS epochs that give something one
- * more page of the others is touched, so that the kernel makes it. */
-#define BR_SHM_COLL_PLACE        (8u << 10)
-#define BR_SHM_COLL_PLACES       1024u
-#define BR_SHM_COLL_FIRST_PLACES 32u
+ * BR_SHM_COLL_FIRST_PLACES are in use. With each BR_SHM_COLL_GROWS begun quarters of a place that
+ * are given one more page of the others is touched, so that the kernel makes it. */
+#define BR_SHM_COLL_PLACE        (32u << 10)
+#define BR_SHM_COLL_PLACES       256u
+#define BR_SHM_COLL_FIRST_PLACES 16u
 #define BR_SHM_COLL_GROWS        4u
 #define BR_SHM_COLL_PAGE         4096u
 /* With 4 KiB more than a round, a cell has room for a part of it in whole lines: with 4 ranks
@@ -142,7 +142,7 @@ struct br_shm_coll {
     size_t window;      /* how much of each half of it is used by what fits there */
     uint32_t places;    /* of it that are in use, from its start; 0: it has halves (note 8) */
     size_t touched;     /* bytes of it that have been faulted in, or are those places' */
-    uint32_t given;     /* epochs with something in it, while not all places are in use */
+    uint32_t given;     /* quarters of places, while not all are in use: since the last touch */
     size_t cell_bytes;  /* of a cell */
     uint32_t beside;    /* ranks that share a core */
     uint64_t exchanges; /* begun so far, on all ranks the same */

@@ -35,7 +35,8 @@ struct br_shm_direct {
     uint32_t ranks_done;
     size_t bytes_done;
     enum br_shm_outcome outcome;
-    bool offered;         /* both of two ranks have named memory that the other one maps */
+    bool offered;         /* of two ranks all that give have named memory that the other one maps */
+    const void *there;    /* that memory, of a rooted operation */
     uint64_t *read_bytes; /* grows by what is read in other processes; not owned */
     /* of gathers of which this rank is the root: what chunks (BR_WAY_PIPE) and direct reads have
      * cost; and of the one that runs its way, burst 0: there is none */

@@ -65,8 +65,11 @@
  * (coll.h, note 13). What only copies is copied once where the memory is braid_alloc()'s
  * (mapped.h). */
 #define BR_SHM_PAIR_BYTES (2u << 20)
-/* Rooted ones, in pieces. */
-#define BR_SHM_PIECES_BYTES (64u << 10)
+/* Rooted ones, in pieces: up to how many bytes, and how many a piece has at least. */
+#define BR_SHM_PIECES_BYTES (512u << 10)
+#define BR_SHM_PIECE_BYTES  (8u << 10)
+/* Of more, who gives says first whether the memory is mapped, which costs a round. */
+#define BR_SHM_UNASKED_BYTES (64u << 10)
 
 /* How often the segment is looked at while nobody does so all the time. */
 #define BR_SHM_POLL_NS (50 * BR_US)

@@ -17,14 +17,23 @@ static int mapped_peer(const struct br_shm_executor *shm)
 /* The block of the rank's input that goes to `to`. */
 static size_t mapped_block(const struct br_operation *op, uint32_t to)
 {
-    return op->collective == BR_ALLTOALL ? to : 0;
+    return op->collective == BR_ALLTOALL || op->collective == BR_SCATTER ? to : 0;
 }
 
 bool br_shm_mapped_suits(const struct br_shm_executor *shm, const struct br_operation *op)
 {
     /* an operation that was overtaken goes on with its chunks */
     return shm->max_pair_bytes && !op->shm_round &&
-           (op->collective == BR_ALLGATHER || op->collective == BR_ALLTOALL);
+           (op->collective == BR_ALLGATHER || op->collective == BR_ALLTOALL ||
+            (br_collective_rooted(op->collective) &&
+             br_shm_round_block_bytes(op) > BR_SHM_UNASKED_BYTES));
+}
+
+/* Does `rank` give the other one anything? */
+static bool mapped_gives(const struct br_operation *op, uint32_t rank)
+{
+    return !br_collective_rooted(op->collective) ||
+           br_collective_from_root(op->collective) == (rank == (uint32_t)op->root);
 }
 
 struct br_shm_mapped_offer br_shm_mapped_offer(struct br_shm_executor *shm,
@@ -37,7 +46,7 @@ struct br_shm_mapped_offer br_shm_mapped_offer(struct br_shm_executor *shm,
     shm->direct.bytes_done = 0;
     shm->direct.outcome = BR_SHM_READ;
     /* in place an alltoall may overwrite a block before the other rank has read it */
-    if (op->collective != BR_ALLTOALL || op->send != op->recv)
+    if (mapped_gives(op, shm->rank) && (op->collective != BR_ALLTOALL || op->send != op->recv))
         region = br_region_containing(shm->context, op->send, bytes);
     if (!region || !br_worker_share(shm->context->worker, mapped_peer(shm), &region->region))
         return (struct br_shm_mapped_offer){0};
@@ -52,9 +61,19 @@ static const struct br_shm_mapped_offer *mapped_offer_of(const struct br_shm_exe
     return br_shm_coll_data(&shm->coll, rank, shm->epoch, sizeof(struct br_shm_mapped_offer));
 }
 
-bool br_shm_mapped_offered(const struct br_shm_executor *shm)
+bool br_shm_mapped_offered(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    return mapped_offer_of(shm, 0)->region && mapped_offer_of(shm, 1)->region;
+    return (!mapped_gives(op, 0) || mapped_offer_of(shm, 0)->region) &&
+           (!mapped_gives(op, 1) || mapped_offer_of(shm, 1)->region);
+}
+
+const void *br_shm_mapped_there(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    struct br_shm_mapped_offer offer = *mapped_offer_of(shm, !shm->rank);
+    size_t block = br_shm_round_block_bytes(op);
+
+    return br_worker_shared(shm->context->worker, mapped_peer(shm), offer.region,
+                            offer.offset + mapped_block(op, shm->rank) * block, block);
 }
 
 bool br_shm_mapped_read(struct br_shm_executor *shm, const struct br_operation *op)

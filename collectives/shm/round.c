@@ -119,6 +119,8 @@ static const void *round_part(const struct br_shm_executor *shm, const struct br
 
     if (rank == shm->rank)
         return (const uint8_t *)op->send + (block * op->count + part.first) * size;
+    if (shm->form == BR_SHM_MAPPED)
+        return shm->direct.there;
     if (shm->place != BR_SHM_IN_RING)
         return br_shm_coll_given(&shm->coll, shm->place, rank);
     return (const uint8_t *)br_shm_coll_data(&shm->coll, rank, shm->epoch,
@@ -415,6 +417,17 @@ static size_t round_most(const struct br_shm_executor *shm, const struct br_oper
     return BR_SHM_COLL_BYTES / br_shm_round_blocks(shm->n, op->collective);
 }
 
+/* A piece of a block of so many bytes: an eighth, as both ranks are busy at the same time only with
+ * several, but not less than BR_SHM_PIECE_BYTES, as each costs a line that crosses between them. */
+static size_t round_piece_bytes(size_t block)
+{
+    size_t bytes = block / 8;
+
+    if (bytes < BR_SHM_PIECE_BYTES)
+        return BR_SHM_PIECE_BYTES;
+    return bytes < BR_SHM_COLL_PLACE ? bytes : BR_SHM_COLL_PLACE;
+}
+
 bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op)
 {
     size_t block = br_shm_round_block_bytes(op);
@@ -434,8 +447,15 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     shm->chunk = op->count;
     shm->has_read = false;
     shm->pieces = br_shm_round_in_pieces(shm, op->collective, block);
+    if (shm->pieces && br_shm_mapped_suits(shm, op)) {
+        if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1, 0))
+            return false;
+        shm->form = BR_SHM_MAPPED;
+        round_show_next(shm, op);
+        return true;
+    }
     if (shm->pieces)
-        round_cut(shm, op, BR_SHM_COLL_PLACE);
+        round_cut(shm, op, round_piece_bytes(block));
     if (shm->pieces || (!split && in_ring && block <= most))
         return round_give(shm, op);
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1,
@@ -457,11 +477,14 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
 }
 
 /* Does the other one of two ranks, whose ring this one reads, ask what that takes? */
-static bool round_is_asked(const struct br_shm_executor *shm, const struct br_operation *op)
+static inline bool round_is_asked(const struct br_shm_executor *shm, const struct br_operation *op)
 {
+    bool root = shm->rank == (uint32_t)op->root;
+
     return shm->coll.past.told && br_collective_rooted(op->collective) &&
-           !round_given(shm, op, shm->rank) &&
-           br_shm_coll_asks(&shm->coll, !shm->rank, shm->epoch, round_given(shm, op, !shm->rank));
+           root == br_collective_to_root(op->collective) &&
+           br_shm_coll_asks(&shm->coll, !shm->rank, shm->epoch,
+                            round_elements(shm, op).count * br_type_size(op->type));
 }
 
 /* A function of its own: inlined, it made gathers of 32 KiB a sixth slower where nobody asks. */
@@ -472,6 +495,24 @@ __attribute__((noinline)) static void round_combine_and_answer(const struct br_s
 
     round_combine(shm, op);
     br_shm_coll_answer(&shm->coll, shm->epoch, began);
+}
+
+/* A rooted operation of two ranks whose memory is mapped, all of it at once. */
+static void round_read_mapped(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    bool gives = br_collective_from_root(op->collective) == (shm->rank == (uint32_t)op->root);
+
+    if (!gives && !(shm->direct.there = br_shm_mapped_there(shm, op))) {
+        shm->direct.outcome = BR_SHM_BY_CHUNKS;
+        return;
+    }
+    round_combine(shm, op);
+    if (gives)
+        return;
+    if (br_shm_coll_has_withdrawn(&shm->coll, !shm->rank))
+        shm->direct.outcome = BR_SHM_BY_CHUNKS; /* in which it has no part */
+    else
+        *shm->direct.read_bytes += br_shm_round_block_bytes(op);
 }
 
 /* What the operation needs of this round, in which all that it waits for have published. */
@@ -491,8 +532,10 @@ static enum progress round_read(struct br_shm_executor *shm, const struct br_ope
     case BR_SHM_MAPPED:
         /* asked once: what the other rank has published may change if it is not braid */
         if (!shm->direct.bytes_done)
-            shm->direct.offered = br_shm_mapped_offered(shm);
-        if (shm->direct.offered && !br_shm_mapped_read(shm, op))
+            shm->direct.offered = br_shm_mapped_offered(shm, op);
+        if (shm->direct.offered && shm->pieces)
+            round_read_mapped(shm, op);
+        else if (shm->direct.offered && !br_shm_mapped_read(shm, op))
             return READS;
         return NEXT_ROUND;
     case BR_SHM_OUTCOMES:
@@ -520,6 +563,27 @@ static void round_go_on(struct br_shm_executor *shm, const struct br_operation *
     round_show_next(shm, op);
 }
 
+/* Publishes what comes next in an operation in pieces. false: there is no room yet. */
+static bool round_give_next(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    if (shm->form == BR_SHM_CHUNKS) {
+        shm->round++;
+        if (round_give(shm, op))
+            return true;
+        shm->round--;
+        return false;
+    }
+    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1, BR_SHM_COLL_PLACE))
+        return false;
+    if (shm->form == BR_SHM_MAPPED && shm->direct.offered) {
+        round_go_on(shm, op);
+        return true;
+    }
+    shm->form = BR_SHM_CHUNKS;
+    round_cut(shm, op, round_piece_bytes(br_shm_round_block_bytes(op)));
+    return round_give(shm, op);
+}
+
 /* This rank has read the round, and those that it waits for have published it. false: the next one
  * cannot be published yet, or has been, and what is more urgent may have to be submitted before it
  * is read. */
@@ -528,12 +592,8 @@ static bool round_go_on_read(struct br_shm_executor *shm, const struct br_operat
     if (!shm->pieces) {
         round_go_on(shm, op);
         shm->reads = round_yields(shm, op);
-    } else {
-        shm->round++;
-        if (!round_give(shm, op)) {
-            shm->round--;
-            return false;
-        }
+    } else if (!round_give_next(shm, op)) {
+        return false;
     }
     shm->has_read = false;
     return !shm->reads;

@@ -58,7 +58,7 @@ static inline enum br_shm_place br_shm_round_place(const struct br_shm_executor 
 static inline bool br_shm_round_in_pieces(const struct br_shm_executor *shm,
                                           enum br_collective collective, size_t block)
 {
-    return shm->coll.places && br_collective_rooted(collective) && block > BR_SHM_COLL_PLACE;
+    return shm->coll.places && br_collective_rooted(collective) && block > BR_SHM_PIECE_BYTES;
 }
 
 /* Are cells so large that an alltoall of any size goes in chunks, not by direct reads? */

@@ -178,6 +178,69 @@ static int exchange(struct job *job, bool gathers, bool *mapped)
     return 0;
 }
 
+static int rooted_call(const struct job *job, enum br_collective collective)
+{
+    void *out = collective == BR_BROADCAST && job->rank == ROOT ? job->in : job->out;
+
+    switch (collective) {
+    case BR_BROADCAST:
+        return braid_broadcast(job->comm, job->in, out, BLOCK, BRAID_INT32, ROOT, NULL, NULL);
+    case BR_REDUCE:
+        return braid_reduce(job->comm, job->in, out, BLOCK, BRAID_INT32, BRAID_MAX, ROOT, NULL,
+                            NULL);
+    case BR_SCATTER:
+        return braid_scatter(job->comm, job->in, out, BLOCK, BRAID_INT32, ROOT, NULL, NULL);
+    default:
+        return braid_gather(job->comm, job->in, out, BLOCK, BRAID_INT32, ROOT, NULL, NULL);
+    }
+}
+
+/* The same of a rooted one; mapped: on the rank that reads. */
+static int rooted(struct job *job, enum br_collective collective, bool *mapped)
+{
+    struct braid_stats before = {0}, after = {0};
+    bool reads = (collective == BR_REDUCE || collective == BR_GATHER) == (job->rank == ROOT);
+
+    memset(job->out, 0xee, 2 * BLOCK * sizeof *job->out);
+    RETURNS(0, braid_stats(job->comm, &before));
+    RETURNS(0, rooted_call(job, collective));
+    RETURNS(0, braid_stats(job->comm, &after));
+    *mapped = after.mapped_bytes - before.mapped_bytes == BLOCK * sizeof *job->out;
+    for (int i = 0; i < BLOCK && reads; i++) {
+        int32_t a = value(0, 0, i), b = value(1, 0, i);
+        int32_t most = a > b ? a : b;
+        int32_t first = collective == BR_REDUCE ? most : collective == BR_GATHER ? a : b;
+
+        CHECK(job->out[i] == first, "%d of collective %d", i, collective);
+        CHECK(collective != BR_GATHER || job->out[BLOCK + i] == b, "%d of the second", i);
+    }
+    return 0;
+}
+
+/* Until it is read in place, and then from other memory. */
+static int pair_rooted(struct job *job, int32_t *allocated, int32_t *other)
+{
+    static const enum br_collective collectives[] = {BR_BROADCAST, BR_REDUCE, BR_SCATTER,
+                                                     BR_GATHER};
+
+    for (int k = 0; k < 4; k++) {
+        int32_t any = 0, mine;
+        bool mapped;
+
+        job->in = allocated;
+        while (!any) {
+            RETURNS(0, rooted(job, collectives[k], &mapped));
+            mine = mapped;
+            RETURNS(0,
+                    braid_allreduce(job->comm, &mine, &any, 1, BRAID_INT32, BRAID_MAX, NULL, NULL));
+        }
+        job->in = other;
+        RETURNS(0, rooted(job, collectives[k], &mapped));
+        CHECK(!mapped, "collective %d of other memory", collectives[k]);
+    }
+    return 0;
+}
+
 /* Two ranks: memory of braid_alloc() is read in place as soon as both map each other's; where one
  * has other memory, and in place, the bytes come as well. */
 static int pair(struct braid_comm *comm, void *context)
@@ -212,6 +275,7 @@ static int pair(struct braid_comm *comm, void *context)
     for (int from = 0; from < 2; from++)
         for (int i = 0; i < PAIR_BLOCK; i++)
             CHECK(job.out[from * PAIR_BLOCK + i] == value(from, job.rank, i), "%d in place", i);
+    RETURNS(0, pair_rooted(&job, in[0], in[1]));
     free(in[1]);
     RETURNS(0, braid_free(comm, in[0]));
     RETURNS(0, braid_free(comm, job.out));

@@ -904,6 +904,31 @@ static void complete__of_pieces(void **state)
     free_large(ops);
 }
 
+/* Who gives much says first whether its memory is mapped: here it is not. */
+static void complete__of_pieces_unmapped(void **state)
+{
+    static const enum br_collective collectives[] = {BR_BROADCAST, BR_REDUCE, BR_SCATTER,
+                                                     BR_GATHER};
+    struct br_context context = {0};
+    size_t count = BR_SHM_PIECES_BYTES / sizeof(int32_t) - 1;
+
+    (void)state;
+    for (int r = 0; r < n_ranks; r++) {
+        locals[r].context = &context;
+        locals[r].max_pair_bytes = BR_SHM_PAIR_BYTES;
+    }
+    for (int i = 0; i < 4; i++) {
+        struct br_operation ops[N];
+        uint64_t epoch = locals[0].epoch;
+
+        make_large(ops, collectives[i], false, count);
+        run_large(ops);
+        check_large(ops, count);
+        free_large(ops);
+        assert_int_equal(locals[0].epoch, epoch + 1 + 16); /* pieces of 32 KiB */
+    }
+}
+
 /* What only copies asks first whether both have mapped memory: here neither has. */
 static void complete__of_a_pair_unmapped(void **state)
 {
@@ -1434,6 +1459,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(complete__in_chunks, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__of_a_pair, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(complete__of_a_pair, open_pair_in_places, close_segment),
+        cmocka_unit_test_setup_teardown(complete__of_pieces_unmapped, open_pair_in_places,
+                                        close_segment),
         cmocka_unit_test_setup_teardown(complete__of_pieces, open_pair_in_places, close_segment),
         cmocka_unit_test_setup_teardown(complete__of_a_pair_unmapped, open_pair, close_segment),
         cmocka_unit_test_setup_teardown(publish__of_a_pair, open_pair, close_segment),
