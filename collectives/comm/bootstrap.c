@@ -31,6 +31,7 @@
 #include "collectives/comm/context.h"
 #include "collectives/comm/devices.h"
 #include "collectives/comm/gpu_ops.h"
+#include "collectives/comm/link_trial.h"
 #include "collectives/tuning/topology.h"
 #include "gpu/pointer.h"
 #include "protocol/bootstrap/store.h"
@@ -432,6 +433,11 @@ int br_bootstrap_meet(struct br_context *context)
 {
     int rc = br_store_barrier(context->store, "connected", context->init_deadline);
 
+    if (!rc && context->network.tries_link) {
+        rc = br_link_trial(context);
+        if (!rc) /* rank 0's store ends with it: nobody may still have to ask */
+            rc = br_store_barrier(context->store, "link known", context->init_deadline);
+    }
     br_store_close(context->store);
     context->store = NULL;
     return rc;

@@ -14,7 +14,8 @@ int br_bootstrap_join(struct br_context *context);
  */
 int br_bootstrap_connect(struct br_context *context);
 
-/* Returns 0 when every rank has come here, and closes the store. Collective; blocks until
+/* Returns 0 when every rank has come here, and a link was measured where none is known
+ * (link_trial.h), and closes the store. Collective; blocks until
  * context->init_deadline at most. Errors as above. */
 int br_bootstrap_meet(struct br_context *context);
 

@@ -448,6 +448,47 @@ static void tuning_cost_estimate(struct br_cost_problem *p, double bytes, uint32
     parts->cpu *= fragments;
 }
 
+/* The problem with links as they were measured, and nothing else that bounds them. */
+static void tuning_cost_set_links(struct br_cost_problem *p, struct br_cost_model *links,
+                                  struct br_topology *topology)
+{
+    struct br_cost_model memory;
+
+    *links = *p->model;
+    *topology = *p->topology;
+    topology->cores = 0;
+    for (uint32_t l = 0; l < links->n_levels; l++) {
+        links->levels[l] = links->link;
+        links->levels[l].beta *= topology->kind == BR_TOPOLOGY_FLAT ? links->n_levels : 1;
+    }
+    if (topology->kind == BR_TOPOLOGY_HOSTS) {
+        br_cost_model_default(&memory, BR_COST_HOST, 1);
+        links->levels[0] = memory.levels[0];
+    }
+    links->topology = topology;
+    p->model = links;
+    p->topology = topology;
+}
+
+/* Takes the parts by the links alone if these take longer. Not of rooted collectives, whose calls
+ * follow each other down a tree without waiting for the links' latency (doc/design/cost_model.md,
+ * section 4). */
+static void tuning_cost_bound_by_links(const struct br_cost_problem *p, double bytes,
+                                       uint32_t fragments, struct br_cost_parts *parts)
+{
+    struct br_cost_problem bound = *p;
+    struct br_cost_parts by_links = {.level = 0};
+    struct br_cost_model links;
+    struct br_topology topology;
+
+    if (!(p->model->link.beta > 0) || br_collective_rooted(p->request->collective))
+        return;
+    tuning_cost_set_links(&bound, &links, &topology);
+    tuning_cost_estimate(&bound, bytes, fragments, &by_links);
+    if (by_links.total > parts->total)
+        *parts = by_links;
+}
+
 /* Everything but the numbers. */
 static int tuning_cost_prepare(struct br_cost_problem *p, struct br_topology *flat)
 {
@@ -477,8 +518,11 @@ int br_cost_explain(const struct br_cost_model *model, const struct br_schedule_
     if (rc != 0)
         return rc;
     *parts = empty;
-    tuning_cost_estimate(&problem, 0, fragments < 1 ? 1 : fragments, &empty);
-    tuning_cost_estimate(&problem, bytes, fragments < 1 ? 1 : fragments, parts);
+    fragments = fragments < 1 ? 1 : fragments;
+    tuning_cost_estimate(&problem, 0, fragments, &empty);
+    tuning_cost_bound_by_links(&problem, 0, fragments, &empty);
+    tuning_cost_estimate(&problem, bytes, fragments, parts);
+    tuning_cost_bound_by_links(&problem, bytes, fragments, parts);
     parts->latency = empty.total;
     return 0;
 }
@@ -493,7 +537,9 @@ int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule
 
     if (rc != 0)
         return rc;
-    tuning_cost_estimate(&problem, bytes, fragments < 1 ? 1 : fragments, &parts);
+    fragments = fragments < 1 ? 1 : fragments;
+    tuning_cost_estimate(&problem, bytes, fragments, &parts);
+    tuning_cost_bound_by_links(&problem, bytes, fragments, &parts);
     *seconds = parts.total;
     return 0;
 }

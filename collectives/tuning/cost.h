@@ -68,6 +68,9 @@ struct br_cost_model {
     uint32_t n_levels; /* 1 to BR_COST_LEVELS */
     struct br_cost_level levels[BR_COST_LEVELS];
     struct br_cost_machine machine;
+    /* what was measured of a link between hosts when the job began: no collective without a root
+     * takes less than by this. beta 0: it was not measured */
+    struct br_cost_level link;
     double gamma;                   /* s for a byte of each source of a REDUCE after the first */
     double gammas[BR_COST_CLASSES]; /* the same by class; 0: as gamma */
     double copy;                    /* s for a byte of a COPY */

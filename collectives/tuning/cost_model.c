@@ -107,7 +107,8 @@ int br_cost_model_check(const struct br_cost_model *model)
     for (int c = 0; c < BR_COST_CLASSES; c++)
         good = good && is_figure(model->gammas[c]);
     good = good && is_figure(model->gamma) && is_figure(model->copy) && is_figure(model->relay) &&
-           model->received >= 0 && model->received <= 1 && is_machine(&model->machine);
+           model->received >= 0 && model->received <= 1 && is_machine(&model->machine) &&
+           is_figure(model->link.alpha) && is_figure(model->link.beta);
     for (uint32_t i = 0; good && i < model->n_levels; i++) {
         const struct br_cost_level *level = &model->levels[i];
 

@@ -13,13 +13,14 @@
 #include "collectives/tuning/calibration.h"
 #include "protocol/bootstrap/store.h"
 
-#define KEY "cost model"
+#define KEY      "cost model"
+#define LINK_KEY "link"
 
 /* What rank 0 publishes. */
 struct figures {
     int32_t error; /* not 0: `message` says what is wrong with the calibration */
     char message[300];
-    uint32_t measured, n_levels, cores, emulated, serial, shared;
+    uint32_t measured, tries_link, n_levels, cores, emulated, serial, shared;
     struct br_cost_level levels[BR_COST_LEVELS];
     struct br_cost_machine machine;
     double gamma, gammas[BR_COST_CLASSES], copy, received, relay;
@@ -57,8 +58,16 @@ static void read_calibration(const struct br_network *network, const char *path,
     memcpy(out->configs, calibration->measured, out->n_configs * sizeof *out->configs);
 }
 
-static void get_figures(const struct br_network *network, const char *path, const char *devices,
-                        struct figures *out)
+/* In a BCube the links' figures decide little: few algorithms send nothing to be relayed. */
+static bool goes_over_links(const struct br_topology *topology, enum br_cost_locality place)
+{
+    return topology->n > 1 && (topology->kind == BR_TOPOLOGY_HOSTS ||
+                               (topology->kind == BR_TOPOLOGY_FLAT &&
+                                (topology->emulated || place == BR_COST_NETWORK)));
+}
+
+static void get_figures(const struct br_network *network, enum br_cost_locality place,
+                        const char *path, const char *devices, struct figures *out)
 {
     struct br_calibration calibration;
     struct br_cost_model model = network->model;
@@ -68,6 +77,7 @@ static void get_figures(const struct br_network *network, const char *path, cons
         read_calibration(network, path, devices, &calibration, out);
     if (out->measured)
         model = calibration.model;
+    out->tries_link = !out->measured && goes_over_links(&network->topology, place);
     out->n_levels = model.n_levels;
     out->cores = out->measured ? 0 : network->topology.cores; /* the measured figures contain it */
     out->emulated = network->topology.emulated;
@@ -90,6 +100,7 @@ static int use_figures(struct br_network *network, const struct figures *figures
         return br_error(-figures->error, "%.*s", (int)sizeof figures->message - 1,
                         figures->message);
     network->measured = figures->measured != 0;
+    network->tries_link = figures->tries_link != 0;
     network->topology.cores = figures->cores;
     network->topology.emulated = figures->emulated != 0;
     model->serial = figures->serial;
@@ -126,7 +137,7 @@ int br_network_init(struct br_network *network, int rank, enum br_cost_locality 
 
     br_cost_model_on(&network->model, &network->topology, place, rails);
     if (rank == 0) {
-        get_figures(network, calibration, devices, &figures);
+        get_figures(network, place, calibration, devices, &figures);
         rc = store ? br_store_put(store, KEY, &figures, tuning_network_bytes_of(&figures), deadline)
                    : 0;
     } else {
@@ -137,6 +148,45 @@ int br_network_init(struct br_network *network, int rank, enum br_cost_locality 
                           "rank 0 told figures of %zu bytes, which are none of this version", n);
     }
     return rc ? rc : use_figures(network, &figures);
+}
+
+int br_network_tried(const struct br_network *network)
+{
+    const struct br_topology *t = &network->topology;
+    uint32_t other = 1;
+
+    while (t->kind == BR_TOPOLOGY_HOSTS && other + 1 < t->n && t->leader[other] == t->leader[0])
+        other++;
+    return (int)other;
+}
+
+static double power_of_two(double seconds)
+{
+    return seconds > 0 ? exp2(round(log2(seconds))) : 0;
+}
+
+int br_network_agree_on_link(struct br_network *network, int rank, const struct br_cost_level *link,
+                             struct br_store *store, uint64_t deadline)
+{
+    const struct br_cost_level *known = &network->model.levels[network->model.n_levels - 1];
+    struct br_cost_level told = {0};
+    size_t n = sizeof told;
+    int rc;
+
+    if (rank == 0) {
+        told.alpha = power_of_two(link->alpha - known->alpha - known->overhead);
+        told.beta = power_of_two(link->beta);
+        rc = br_store_put(store, LINK_KEY, &told, sizeof told, deadline);
+    } else {
+        rc = br_store_get(store, LINK_KEY, &told, sizeof told, &n, deadline);
+    }
+    if (rc)
+        return rc;
+    if (n != sizeof told)
+        return br_error(EPROTO, "rank 0 told a link of %zu bytes, which is none of this version",
+                        n);
+    network->model.link = told;
+    return br_cost_model_check(&network->model);
 }
 
 void br_network_destroy(struct br_network *network)
@@ -164,8 +214,10 @@ static int part_of_hosts(const struct br_network *whole, const int *ranks, int n
         part->model.levels[0] = whole->model.levels[memory ? 0 : 1];
         part->model.in_memory = memory;
         part->topology.emulated = !memory;
-        if (memory)
+        if (memory) {
             part->model.eager_bytes = 0;
+            part->model.link = (struct br_cost_level){0};
+        }
     }
     free(host);
     return rc;

@@ -18,6 +18,8 @@ struct br_network {
     bool oversubscribed;
     struct br_cost_model model; /* on the topology */
     bool measured;              /* the figures are from a calibration */
+    /* messages go over links of which no calibration tells: one is measured (link_trial.h) */
+    bool tries_link;
     /* what it has of them, which the models borrow; owned by the job's network, or NULL */
     struct br_cost_measured *measured_configs;
 };
@@ -33,6 +35,17 @@ int br_network_init(struct br_network *network, int rank, enum br_cost_locality 
                     uint32_t rails, const char *calibration, const char *devices,
                     struct br_store *store, uint64_t deadline);
 void br_network_destroy(struct br_network *network);
+
+/* The other rank of the link that rank 0 tries: the first one on another host. */
+int br_network_tried(const struct br_network *network);
+
+/* The model has the link that rank 0 has measured, on all ranks. *link: of rank 0, alpha with all
+ * that a message takes. What the model counts for a message anyway, as of the processors at its
+ * ends, is taken off, and each figure becomes the power of two next to it, so that jobs on one
+ * network choose alike although no two measurements are. Collective; blocks until the deadline at
+ * most. Errors of the store; -EPROTO. */
+int br_network_agree_on_link(struct br_network *network, int rank, const struct br_cost_level *link,
+                             struct br_store *store, uint64_t deadline);
 
 /* What `n` of its ranks have between them, with the whole's figures; each of them finds the same.
  * Hosts stay hosts; of a BCube nothing but the whole is one, other parts count as FLAT and as slow

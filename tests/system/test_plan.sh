@@ -30,9 +30,11 @@ ranks=$((2 * $(getconf _NPROCESSORS_ONLN)))
 if ((ranks >= 4 && ranks <= 16)); then
     out=$("$braid" run -n $ranks --backend tcp --no-prefix -- "$braid" plan -b 1M -e 1M) || fail "shared cores: $out"
     grep -q core_tree <<<"$out" || fail "no core_tree: $out"
+    grep -q 'a link' <<<"$out" && fail "a link of one host: $out"
     out=$("$braid" run -n $ranks --backend tcp --no-prefix -- env BRAID_LOCAL_RANK=0 BRAID_LOCAL_WORLD_SIZE=1 BRAID_MACHINE_RANKS=$ranks \
         BRAID_DEVICES=lo "$braid" plan -b 1M -e 1M) || fail "emulated hosts: $out"
     grep -q halving <<<"$out" || fail "no halving: $out"
+    grep -q '^# a link, measured at the start: alpha [0-9.e+-]* us, beta [0-9.e+-]* ns/B$' <<<"$out" || fail "no link was tried: $out"
     grep -q core_tree <<<"$out" && fail "a core_tree of emulated hosts: $out"
     # Rank 0 alone on its host and the others together: all take what rank 0 knows.
     export MOST=$((ranks - 1))

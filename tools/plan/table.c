@@ -36,6 +36,9 @@ static void plan_table_header(const struct br_plan_table *t, const char *collect
                l, model->levels[l].alpha * 1e6, model->levels[l].overhead * 1e6,
                br_cost_received(model), model->levels[l].beta * 1e9, 8e-9 / model->levels[l].beta,
                br_cost_one_way(&model->levels[l]) * 1e9);
+    if (model->link.beta > 0)
+        printf("# a link, measured at the start: alpha %.3g us, beta %.4g ns/B\n",
+               model->link.alpha * 1e6, model->link.beta * 1e9);
     printf("# gamma %.3g ns/B\n#\n", model->gamma * 1e9);
     printf("# %12s  %-24s %12s", "size (B)", "algorithm", "predicted us");
     if (t->exact)

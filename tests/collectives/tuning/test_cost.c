@@ -283,6 +283,46 @@ static void br_cost_estimate__gives_each_rank_of_a_crowd_one_core(void **state)
     }
 }
 
+static double estimate_of(const struct br_cost_model *with, enum br_collective collective,
+                          enum br_algorithm algorithm, double bytes)
+{
+    struct br_schedule_request request = {
+        .collective = collective, .algorithm = algorithm, .n = with->topology->n};
+    double seconds = 0;
+
+    assert_int_equal(br_cost_estimate(with, &request, bytes, 1, &seconds), 0);
+    return seconds;
+}
+
+/* Emulated hosts that share two cores: small calls take what they do without links, large ones what
+ * the links take, whatever the cores do meanwhile. */
+static void br_cost_estimate__is_bounded_by_measured_links(void **state)
+{
+    struct br_cost_model crowd, linked, links;
+    struct br_topology hosts, apart;
+
+    (void)state;
+    br_topology_flat(&hosts, 8);
+    apart = hosts;
+    hosts.cores = 2;
+    hosts.emulated = true;
+    br_cost_model_on(&crowd, &hosts, BR_COST_MACHINE, 1);
+    linked = links = crowd;
+    linked.link = (struct br_cost_level){.alpha = 1e-6, .beta = 80e-9};
+    links.topology = &apart;
+    links.levels[0] = linked.link;
+    assert_true(estimate_of(&linked, BR_ALLREDUCE, BR_DOUBLING, 8) ==
+                estimate_of(&crowd, BR_ALLREDUCE, BR_DOUBLING, 8));
+    assert_true(estimate_of(&linked, BR_ALLREDUCE, BR_HALVING, 1e6) ==
+                estimate_of(&links, BR_ALLREDUCE, BR_HALVING, 1e6));
+    assert_true(estimate_of(&linked, BR_ALLREDUCE, BR_HALVING, 1e6) >
+                10 * estimate_of(&crowd, BR_ALLREDUCE, BR_HALVING, 1e6));
+    assert_true(estimate_of(&linked, BR_BROADCAST, BR_TREE, 1e6) ==
+                estimate_of(&crowd, BR_BROADCAST, BR_TREE, 1e6));
+    linked.link.alpha = 1e-3;
+    assert_true(estimate_of(&linked, BR_BARRIER, BR_FLAT, 0) > 1.9e-3);
+}
+
 static void br_cost_estimate__refuses_what_does_not_apply(void **state)
 {
     struct br_schedule_request request = {.collective = BR_BARRIER, .algorithm = BR_RING, .n = 4};
@@ -363,6 +403,7 @@ int main(void)
         cmocka_unit_test(br_cost_estimate__counts_packed_messages_and_copies),
         cmocka_unit_test(br_cost_estimate__knows_what_packing_costs_a_crowd),
         cmocka_unit_test(br_cost_estimate__gives_each_rank_of_a_crowd_one_core),
+        cmocka_unit_test(br_cost_estimate__is_bounded_by_measured_links),
         cmocka_unit_test(br_cost_estimate__refuses_what_does_not_apply),
         cmocka_unit_test(br_tuning_choose__is_never_beaten_by_another_estimate),
         cmocka_unit_test(br_tuning_choose__takes_latency_for_small_and_bandwidth_for_large),

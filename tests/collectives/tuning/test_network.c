@@ -74,6 +74,67 @@ static void br_network_init__takes_the_figures_of_a_calibration_that_fits(void *
     unlink(path);
 }
 
+static bool tries_link(const char *text, enum br_cost_locality place, bool emulated)
+{
+    struct br_network network;
+    bool tries;
+
+    open_network(&network, text);
+    network.topology.emulated = emulated;
+    assert_int_equal(br_network_init(&network, 0, place, 1, "", "", NULL, 0), 0);
+    assert_true(network.model.link.beta == 0);
+    tries = network.tries_link;
+    br_network_destroy(&network);
+    return tries;
+}
+
+static void br_network_init__tries_a_link_where_messages_go_over_one(void **state)
+{
+    (void)state;
+    assert_true(tries_link("flat:4", BR_COST_NETWORK, false));
+    assert_true(tries_link("flat:4", BR_COST_MACHINE, true));
+    assert_true(tries_link("hosts:2x4", BR_COST_NETWORK, false));
+    assert_false(tries_link("flat:4", BR_COST_MACHINE, false));
+    assert_false(tries_link("flat:4", BR_COST_HOST, false));
+    assert_false(tries_link("flat:1", BR_COST_NETWORK, false));
+    assert_false(tries_link("bcube:2,2", BR_COST_NETWORK, false));
+}
+
+static void br_network_tried__is_on_another_host(void **state)
+{
+    struct br_network network;
+
+    (void)state;
+    open_network(&network, "hosts:2x4");
+    assert_int_equal(br_network_tried(&network), 4);
+    br_network_destroy(&network);
+    open_network(&network, "hosts:2x4 cyclic");
+    assert_int_equal(br_network_tried(&network), 1);
+    br_network_destroy(&network);
+    open_network(&network, "flat:4");
+    assert_int_equal(br_network_tried(&network), 1);
+    br_network_destroy(&network);
+}
+
+/* Of one host there are no links between its ranks. */
+static void br_network_part__has_the_link_between_hosts(void **state)
+{
+    static const int of_host[] = {0, 1, 2, 3}, of_hosts[] = {0, 4};
+    struct br_network whole, part;
+
+    (void)state;
+    open_network(&whole, "hosts:2x4");
+    assert_int_equal(br_network_init(&whole, 0, BR_COST_NETWORK, 1, "", "", NULL, 0), 0);
+    whole.model.link = (struct br_cost_level){.alpha = 1e-3, .beta = 80e-9};
+    assert_int_equal(br_network_part(&whole, of_host, 4, &part), 0);
+    assert_true(part.model.link.beta == 0);
+    br_network_destroy(&part);
+    assert_int_equal(br_network_part(&whole, of_hosts, 2, &part), 0);
+    assert_true(part.model.link.beta == 80e-9);
+    br_network_destroy(&part);
+    br_network_destroy(&whole);
+}
+
 /* Parts of four ranks, which share two cores, of a job on several hosts compare no core_tree. */
 static void check_part_has_no_core_tree(const struct br_network *whole, const int ranks[4])
 {
@@ -174,6 +235,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_network_init__has_default_figures_for_each_topology),
         cmocka_unit_test(br_network_init__takes_the_figures_of_a_calibration_that_fits),
+        cmocka_unit_test(br_network_init__tries_a_link_where_messages_go_over_one),
+        cmocka_unit_test(br_network_tried__is_on_another_host),
+        cmocka_unit_test(br_network_part__has_the_link_between_hosts),
         cmocka_unit_test(br_network_part__of_one_host_is_in_memory),
         cmocka_unit_test(br_network_part__of_one_rank_a_host_has_links),
         cmocka_unit_test(br_calibration_drift_add__tells_once),
