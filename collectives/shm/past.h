@@ -18,7 +18,7 @@
 /* Smaller copies go into the caches, and nothing is measured. */
 #define BR_SHM_PAST_LEAST_BITS 12
 #define BR_SHM_PAST_LEAST      (1u << BR_SHM_PAST_LEAST_BITS)
-#define BR_SHM_PAST_CLASSES    6u /* of lengths, by powers of two: 4 KiB to 128 KiB */
+#define BR_SHM_PAST_CLASSES    6u /* of lengths, by powers of two: 4 KiB to 128 KiB and more */
 
 enum br_shm_past_way { BR_SHM_INTO_CACHES, BR_SHM_PAST_CACHES, BR_SHM_PAST_WAYS };
 
