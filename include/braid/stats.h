@@ -101,7 +101,7 @@
     X(mapped_bytes, COUNTER,                                                                       \
       "payload read in the peer's memory, not copied at all; or copied there or from there by a "  \
       "put or a get within its call, or from there by an alltoall, a scatter, a gather or, of "    \
-      "two ranks, an allgather")                                                                   \
+      "two ranks, an allgather, a broadcast or a reduce")                                          \
     X(relayed_frames, COUNTER, "frames passed on for other ranks")                                 \
     X(relayed_bytes, COUNTER, "payload of these")                                                  \
     X(relay_stalls, COUNTER,                                                                       \

@@ -182,7 +182,7 @@ int br_parameters_give_up(struct braid_parameters *p, int rc)
     char text[BR_PARAMETERS_TEXT];
 
     snprintf(text, sizeof text, "%s", br_error_message());
-    braid_comm_abort(p->comm, "parameters are freed after a failure");
+    braid_comm_abort(p->comm, text); /* who has not heard of the failure yet hears why */
     br_parameters_stop(p);
     drain_finish(p->pushes[0], p->n_pushes);
     drain_finish(p->pulls, p->shards.n);
