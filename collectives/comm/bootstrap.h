@@ -15,8 +15,8 @@ int br_bootstrap_join(struct br_context *context);
 int br_bootstrap_connect(struct br_context *context);
 
 /* Returns 0 when every rank has come here, and a link was measured where none is known
- * (link_trial.h), and closes the store. Collective; blocks until
- * context->init_deadline at most. Errors as above. */
+ * (link_trial.h), and closes the store. Collective; blocks until context->init_deadline at most.
+ * Errors as above. */
 int br_bootstrap_meet(struct br_context *context);
 
 /* Closes the store, if it is open. */

@@ -22,12 +22,12 @@
 #include "collectives/engine/group.h"
 #include "collectives/tuning/network.h"
 
-#define FEWEST_TURNS 8
+#define FEWEST_TURNS 8 /* of orders, of which the shortest counts */
 #define LEAST_BYTES  (64u << 10)
 #define MOST_BYTES   (1u << 20)
-#define LONG_ENOUGH  4e-3 /* s, the bytes of a message on both ways */
-#define ALL          (200 * BR_MS)
-#define SETTLED      1.25
+#define LONG_ENOUGH  4e-3          /* s, the bytes of a message on both ways */
+#define ALL          (200 * BR_MS) /* ns: no further turn begins later, but the fewest of a size */
+#define SETTLED      1.25          /* times what the turn before took: no slower */
 
 struct trial {
     struct braid_comm *comm;
