@@ -470,17 +470,19 @@ static void tuning_cost_set_links(struct br_cost_problem *p, struct br_cost_mode
     p->topology = topology;
 }
 
-/* Takes the parts by the links alone if these take longer. Not of rooted collectives, whose calls
+/* The estimate, or that by the links alone if it is longer. Not of rooted collectives, whose calls
  * follow each other down a tree without waiting for the links' latency (doc/design/cost_model.md,
  * section 4). */
-static void tuning_cost_bound_by_links(const struct br_cost_problem *p, double bytes,
-                                       uint32_t fragments, struct br_cost_parts *parts)
+static void tuning_cost_estimate_bounded(struct br_cost_problem *p, double bytes,
+                                         uint32_t fragments, struct br_cost_parts *parts)
 {
     struct br_cost_problem bound = *p;
     struct br_cost_parts by_links = {.level = 0};
     struct br_cost_model links;
     struct br_topology topology;
 
+    fragments = fragments < 1 ? 1 : fragments;
+    tuning_cost_estimate(p, bytes, fragments, parts);
     if (!(p->model->link.beta > 0) || br_collective_rooted(p->request->collective))
         return;
     tuning_cost_set_links(&bound, &links, &topology);
@@ -518,11 +520,8 @@ int br_cost_explain(const struct br_cost_model *model, const struct br_schedule_
     if (rc != 0)
         return rc;
     *parts = empty;
-    fragments = fragments < 1 ? 1 : fragments;
-    tuning_cost_estimate(&problem, 0, fragments, &empty);
-    tuning_cost_bound_by_links(&problem, 0, fragments, &empty);
-    tuning_cost_estimate(&problem, bytes, fragments, parts);
-    tuning_cost_bound_by_links(&problem, bytes, fragments, parts);
+    tuning_cost_estimate_bounded(&problem, 0, fragments, &empty);
+    tuning_cost_estimate_bounded(&problem, bytes, fragments, parts);
     parts->latency = empty.total;
     return 0;
 }
@@ -537,9 +536,7 @@ int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule
 
     if (rc != 0)
         return rc;
-    fragments = fragments < 1 ? 1 : fragments;
-    tuning_cost_estimate(&problem, bytes, fragments, &parts);
-    tuning_cost_bound_by_links(&problem, bytes, fragments, &parts);
+    tuning_cost_estimate_bounded(&problem, bytes, fragments, &parts);
     *seconds = parts.total;
     return 0;
 }
