@@ -29,13 +29,6 @@ bool br_shm_mapped_suits(const struct br_shm_executor *shm, const struct br_oper
              br_shm_round_block_bytes(op) > BR_SHM_UNASKED_BYTES));
 }
 
-/* Does `rank` give the other one anything? */
-static bool mapped_gives(const struct br_operation *op, uint32_t rank)
-{
-    return !br_collective_rooted(op->collective) ||
-           br_collective_from_root(op->collective) == (rank == (uint32_t)op->root);
-}
-
 struct br_shm_mapped_offer br_shm_mapped_offer(struct br_shm_executor *shm,
                                                const struct br_operation *op)
 {
@@ -46,7 +39,8 @@ struct br_shm_mapped_offer br_shm_mapped_offer(struct br_shm_executor *shm,
     shm->direct.bytes_done = 0;
     shm->direct.outcome = BR_SHM_READ;
     /* in place an alltoall may overwrite a block before the other rank has read it */
-    if (mapped_gives(op, shm->rank) && (op->collective != BR_ALLTOALL || op->send != op->recv))
+    if (br_shm_mapped_gives(op, shm->rank) &&
+        (op->collective != BR_ALLTOALL || op->send != op->recv))
         region = br_region_containing(shm->context, op->send, bytes);
     if (!region || !br_worker_share(shm->context->worker, mapped_peer(shm), &region->region))
         return (struct br_shm_mapped_offer){0};
@@ -63,8 +57,8 @@ static const struct br_shm_mapped_offer *mapped_offer_of(const struct br_shm_exe
 
 bool br_shm_mapped_offered(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    return (!mapped_gives(op, 0) || mapped_offer_of(shm, 0)->region) &&
-           (!mapped_gives(op, 1) || mapped_offer_of(shm, 1)->region);
+    return (!br_shm_mapped_gives(op, 0) || mapped_offer_of(shm, 0)->region) &&
+           (!br_shm_mapped_gives(op, 1) || mapped_offer_of(shm, 1)->region);
 }
 
 const void *br_shm_mapped_there(const struct br_shm_executor *shm, const struct br_operation *op)

@@ -24,6 +24,13 @@ bool br_shm_mapped_suits(const struct br_shm_executor *shm, const struct br_oper
 struct br_shm_mapped_offer br_shm_mapped_offer(struct br_shm_executor *shm,
                                                const struct br_operation *op);
 
+/* Does `rank` give the other one anything? */
+static inline bool br_shm_mapped_gives(const struct br_operation *op, uint32_t rank)
+{
+    return !br_collective_rooted(op->collective) ||
+           br_collective_from_root(op->collective) == (rank == (uint32_t)op->root);
+}
+
 /* Those that give something have published the first round. Have they named a region? */
 bool br_shm_mapped_offered(const struct br_shm_executor *shm, const struct br_operation *op);
 

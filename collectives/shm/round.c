@@ -500,7 +500,7 @@ __attribute__((noinline)) static void round_combine_and_answer(const struct br_s
 /* A rooted operation of two ranks whose memory is mapped, all of it at once. */
 static void round_read_mapped(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    bool gives = br_collective_from_root(op->collective) == (shm->rank == (uint32_t)op->root);
+    bool gives = br_shm_mapped_gives(op, shm->rank);
 
     if (!gives && !(shm->direct.there = br_shm_mapped_there(shm, op))) {
         shm->direct.outcome = BR_SHM_BY_CHUNKS;
