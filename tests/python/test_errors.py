@@ -122,8 +122,11 @@ def test_abort__with_its_reason_on_all_ranks(comm):
     assert comm.error() is None
     x = np.zeros(1)
     if comm.rank == 1:
+        comm.recv(x, 0)  # the other rank has found no error, either
         comm.abort("the disk is full")
     with pytest.raises(braid.Error, match="the disk is full") as caught:
+        if comm.rank == 0:
+            comm.send(x, 1)
         comm.recv(x, 1 - comm.rank)
     assert caught.value.errno == errno.ECANCELED
     assert comm.error().errno == errno.ECANCELED
