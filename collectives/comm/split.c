@@ -135,11 +135,12 @@ static int check_colors(const struct record *all, int n)
 static int split_agree(struct braid_comm *parent, struct record *mine, struct record *all,
                        int *number)
 {
-    int rc;
+    /* a split that waits for its ranks keeps no other one from our numbers */
+    int rc = braid_barrier(parent, NULL, NULL);
 
-    do {
+    *number = -1;
+    while (!rc && *number < 0) {
         publish_numbers(parent, mine);
-        *number = -1;
         rc = braid_allgather(parent, mine, all, sizeof *mine, BRAID_UINT8, NULL, NULL);
         if (!rc)
             rc = check_colors(all, parent->size);
@@ -150,7 +151,7 @@ static int split_agree(struct braid_comm *parent, struct record *mine, struct re
                               BR_SPLIT_NUMBERS);
         }
         unpublish_numbers(parent, mine, mine->color < 0 ? -1 : *number, rc || *number >= 0);
-    } while (!rc && *number < 0);
+    }
     return rc;
 }
 

@@ -23,7 +23,7 @@ static void everywhere(ranks_main *body)
 
 struct splitter {
     struct braid_comm *comm;
-    int times, rc;
+    int after_ms, times, rc;
 };
 
 static int split_often(struct splitter *s)
@@ -45,6 +45,7 @@ static void *splitter(void *argument)
 {
     struct splitter *s = argument;
 
+    ranks_sleep_ms(s->after_ms);
     s->rc = split_often(s);
     return NULL;
 }
@@ -74,6 +75,37 @@ static void split__by_several_threads(void **state)
 {
     (void)state;
     everywhere(threads);
+}
+
+/*
+ * The last rank is at a split of all ranks while the others are still at one of their part, and
+ * second threads split a third communicator, whose number is between those of the two. No split may
+ * wait for one that waits for it. The times only make it likely that the calls meet so.
+ */
+static int early_rank(struct braid_comm *comm, void *context)
+{
+    const bool early = braid_rank(comm) == braid_size(comm) - 1;
+    struct splitter first = {.comm = comm, .times = 1};
+    struct splitter second = {.after_ms = early ? 20 : 0, .times = 1};
+    struct splitter own = {.after_ms = 20, .times = 1};
+    pthread_t id;
+
+    (void)context;
+    RETURNS(0, braid_comm_split(comm, 0, 0, &second.comm));
+    RETURNS(0, braid_comm_split(comm, early, 0, &own.comm));
+    pthread_create(&id, NULL, splitter, &second);
+    if (!early)
+        splitter(&own);
+    splitter(&first);
+    pthread_join(id, NULL);
+    CHECK(!own.rc && !first.rc && !second.rc, "%d, %d, %d", own.rc, first.rc, second.rc);
+    return 0;
+}
+
+static void split__by_threads_while_a_rank_is_early(void **state)
+{
+    (void)state;
+    everywhere(early_rank);
 }
 
 /* Threads with a communicator each, without a common order. */
@@ -124,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(split__by_several_threads),
+        cmocka_unit_test(split__by_threads_while_a_rank_is_early),
         cmocka_unit_test(split__a_thread_each),
     };
 
