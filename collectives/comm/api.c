@@ -18,7 +18,7 @@
 #include "collectives/comm/context.h"
 #include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/handles.h"
-#include "collectives/comm/memory.h"
+#include "collectives/comm/operation_memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_shm.h"

@@ -25,6 +25,7 @@
 #include "collectives/comm/handles.h"
 #include "collectives/comm/meeting.h"
 #include "collectives/comm/memory.h"
+#include "collectives/comm/operation_memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"

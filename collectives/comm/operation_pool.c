@@ -19,7 +19,7 @@
 #include "collectives/comm/context.h"
 #include "collectives/comm/epochs.h"
 #include "collectives/comm/handles.h"
-#include "collectives/comm/memory.h"
+#include "collectives/comm/operation_memory.h"
 #include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"

@@ -15,7 +15,7 @@
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
-#include "collectives/comm/memory.h"
+#include "collectives/comm/operation_memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"

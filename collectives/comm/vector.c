@@ -12,7 +12,7 @@
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/gpu_ops.h"
-#include "collectives/comm/memory.h"
+#include "collectives/comm/operation_memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/reductions.h"
 #include "collectives/engine/operation.h"

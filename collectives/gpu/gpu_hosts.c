@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
+#include "collectives/comm/operation_memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/group.h"

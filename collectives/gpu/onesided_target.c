@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/memory.h"
+#include "collectives/comm/operation_memory.h"
 #include "protocol/worker.h"
 #include "collectives/gpu/gpudirect.h"
 #include "collectives/engine/staging.h"

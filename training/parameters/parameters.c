@@ -13,7 +13,7 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "collectives/comm/comm.h"
-#include "collectives/comm/memory.h"
+#include "collectives/comm/operation_memory.h"
 #include "protocol/message.h"
 #include "training/session/agree.h"
 #include "training/parameters/update.h"

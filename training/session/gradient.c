@@ -11,7 +11,7 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "collectives/comm/comm.h"
-#include "collectives/comm/memory.h"
+#include "collectives/comm/operation_memory.h"
 
 #define MOST_NAMED   8 /* layers in an error */
 #define MISSING_TEXT 512
