@@ -565,6 +565,12 @@ void br_relay_timers(struct br_worker *w, uint64_t missed);
 uint64_t br_relay_next_timer(const struct br_worker *w);
 void br_relay_leave(struct br_worker *w);
 
+/* ---- timers.c -------------------------------------------------------------------------------- */
+
+/* Once a BR_TIMER_PERIOD, after a poll. drained: that poll has taken everything that the devices
+ * had. */
+void br_worker_timers(struct br_worker *w, bool drained);
+
 /* ---- shutdown.c: the end of a worker that has failed ----------------------------------------- */
 
 /* A poll of a worker that has failed: tells the peers, and closes the links when they have answered

@@ -449,6 +449,8 @@ static inline void *br_worker_shared(struct br_worker *worker, int rank, uint32_
     return offset <= shared.bytes && bytes <= shared.bytes - offset ? shared.base + offset : NULL;
 }
 
+#define BR_TIMER_PERIOD (1 * BR_MS) /* timers are looked at once a period at most */
+
 /* When the next timer is due, or config.sleep_max is over, ns; UINT64_MAX: never. For the simulator
  * and for sleeping: a worker that is not polled until then does not count as starved
  * (doc/design/failures.md, section 4). */
@@ -457,7 +459,7 @@ uint64_t br_worker_next_timer(struct br_worker *worker);
  * time? Then it is to be woken. */
 static inline bool br_worker_timer_is_early(const struct br_worker *worker)
 {
-    return worker->owes_credits && worker->promised > worker->last_timers + BR_MS;
+    return worker->owes_credits && worker->promised > worker->last_timers + BR_TIMER_PERIOD;
 }
 /* A time (ns) before which no timer is due, whatever happens meanwhile. Cheaper: it does not look
  * at the rails. */
