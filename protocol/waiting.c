@@ -8,8 +8,6 @@
 
 #include <errno.h>
 
-#include "base/clock.h"
-
 #define PATIENCE BR_WAITING_PATIENCE
 
 /* Do we hold so many messages on each rail that the peer may use, that it may lack credits? */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "collectives/engine/gpu_memory.h"

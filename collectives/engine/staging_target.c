@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "collectives/engine/internal.h"
 #include "collectives/engine/staging.h"
 

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/downgrade.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "collectives/gpu/gpu_hosts.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"

@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "collectives/schedule/schedule.h"
-
 void br_port_load_init(struct br_port_load *load, const struct br_cost_model *model,
                        const struct br_topology *t)
 {

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "collectives/schedule/schedule.h"
 
 #define MOST_RANKS 65536u
 

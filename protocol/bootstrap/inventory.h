@@ -17,9 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "bcube/address.h"
 #include "bcube/cabling.h"
-#include "bcube/failures.h"
 
 #define BR_INVENTORY_ACCESS_BYTES 192  /* bytes of what ssh takes, the final zero included */
 #define BR_INVENTORY_MTU          1500 /* where the file says nothing */

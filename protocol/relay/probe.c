@@ -13,8 +13,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/error.h"
-
 #define PART 16 /* of the peer timeout: a while */
 
 static uint64_t a_while(const struct br_worker *w)

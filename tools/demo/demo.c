@@ -27,7 +27,6 @@
 #include "tools/testbed/testbed.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/values.h"
-#include "tools/common/format.h"
 #include "tools/common/host.h"
 #include "tools/common/model.h"
 #include "tools/common/options.h"

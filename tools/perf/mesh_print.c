@@ -8,7 +8,6 @@
 
 #include <braid/braid.h>
 
-#include "base/error.h"
 #include "base/median.h"
 #include "tools/common/output.h"
 

@@ -6,7 +6,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/error.h"
 #include "tools/common/output.h"
 
 static void add_finding(cJSON *array, const struct br_survey *survey,

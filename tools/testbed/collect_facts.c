@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "tools/testbed/agent.h"
 #include "tools/testbed/json.h"
 
 #define FACTS_MS 15000

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tools/testbed/agent.h"
 #include "tools/testbed/json.h"
 
 #define ECHO_MS    60000

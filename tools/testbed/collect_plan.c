@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
-
 static void plan_host(struct br_survey_host *host, const struct br_inventory *inventory,
                       uint32_t number, const char *testbed)
 {

@@ -6,7 +6,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/error.h"
 #include "tools/testbed/draw.h"
 #include "tools/testbed/statistics.h"
 #include "tools/common/output.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 
 static_assert(BR_DGRAM_COOKIE_BYTES == crypto_shorthash_KEYBYTES, "key of SipHash");

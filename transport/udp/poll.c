@@ -6,7 +6,6 @@
 #include <sys/timerfd.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "transport/udp/udp.h"
 
 #define ROUNDS     16          /* of receives in one poll, at most */
