@@ -259,6 +259,7 @@ static void br_cost_estimate__gives_each_rank_of_a_crowd_one_core(void **state)
                  {BR_REDUCE, BR_FLAT, 2, 7},
                  {BR_REDUCE, BR_FLAT, 6, 7 * 2},
                  {BR_SCATTER, BR_FLAT, 2, 7 * 4.0 / 3},
+                 {BR_SCATTER, BR_TREE, 2, 4.0 / 3 + 2 + 4 + 2 * 2 * 0.2}, /* turns on a core */
                  {BR_GATHER, BR_FLAT, 2, 7},
                  {BR_BARRIER, BR_FLAT, 2, 7 + 7 * 4.0 / 3},
                  {BR_BARRIER, BR_TREE, 2, 2 * (4.0 / 3 + 2 + 4)},

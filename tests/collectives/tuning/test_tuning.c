@@ -444,6 +444,7 @@ static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **s
     takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "direct");
     close_network(&network);
     open_crowd(&network, "flat:16", BR_COST_NETWORK, 2);
+    takes_for(&network, BR_SCATTER, 8, "flat"); /* nobody waits for a turn to pass blocks on */
     takes_for(&network, BR_REDUCE_SCATTER, 32 << 10, "tree");
     takes_for(&network, BR_REDUCE_SCATTER, 256 << 10, "blueconnect:8d,2d");
     takes_for(&network, BR_ALLGATHER, 64 << 10, "halving");
