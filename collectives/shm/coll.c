@@ -15,7 +15,7 @@
 
 #define HALF    BR_SHM_COLL_HALF
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  9u /* of the segment: another number with each change */
+#define LAYOUT  10u /* of the segment: another number with each change */
 
 /* What BR_SHM_COLL_LAYOUT says. */
 static uint64_t shm_coll_layout(bool in_places)
@@ -63,6 +63,8 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     coll->touched = (size_t)coll->places * BR_SHM_COLL_PLACE;
     if (ranks > 1)
         coll->cell_bytes = BR_SHM_COLL_CELLS / (ranks - 1) / BR_SHM_COLL_LINE * BR_SHM_COLL_LINE;
+    if (coll->cell_bytes > BR_SHM_COLL_BYTES)
+        coll->cell_bytes = BR_SHM_COLL_BYTES;
     br_shm_coll_set_beside(coll, 1);
     return 0;
 }

@@ -51,17 +51,17 @@
 #define BR_SHM_COLL_FIRST_PLACES 16u
 #define BR_SHM_COLL_GROWS        4u
 #define BR_SHM_COLL_PAGE         4096u
-/* With 4 KiB more than a round, a cell has room for a part of it in whole lines: with 4 ranks
- * 44 KiB, and not 42.6. */
-#define BR_SHM_COLL_CELLS ((size_t)BR_SHM_COLL_BYTES + (4u << 10))
+/* Bytes of all cells of a rank, each of which has BR_SHM_COLL_BYTES at most: a round costs a turn
+ * of every rank, so cells are as large as they can be while those of all ranks, of 16 ranks 8 MiB,
+ * stay in a third-level cache (note 13). */
+#define BR_SHM_COLL_CELLS ((size_t)512 << 10)
 static_assert(BR_SHM_COLL_CELLS / (BR_SHM_COLL_RANKS - 1) >= BR_SHM_COLL_LINE,
               "each pair of ranks has a cell");
 /* Up to so many cores, each rank gives what all the others read once for the ranks of each core. */
 #define BR_SHM_COLL_EACH 4u
 /* Places for that, which are used by turns (note 16), and the bytes that each has. */
-#define BR_SHM_COLL_COMMONS 2u
-#define BR_SHM_COLL_COMMON  BR_SHM_COLL_BYTES
-static_assert(BR_SHM_COLL_CELLS / 2 <= BR_SHM_COLL_COMMON, "a part of a split all-reduce fits");
+#define BR_SHM_COLL_COMMONS    2u
+#define BR_SHM_COLL_COMMON     BR_SHM_COLL_BYTES
 #define BR_SHM_COLL_CHECK_BITS 16
 #define BR_SHM_COLL_ASKS       1u  /* beside `start`: the reader is to say what reading takes */
 #define BR_SHM_COLL_APART      37u /* from a slot or place to the next; odd, so each has its turn */

@@ -51,10 +51,11 @@
 #define BR_SHM_ROUNDS_BYTES   (8u << 20)
 #define BR_SHM_REDUCES_BYTES  (128u << 20)
 #define BR_SHM_EXCHANGE_BYTES (16u << 20)
-/* A round takes a turn of every rank; with less in it (16 ranks: 8.8 KiB for each other rank) two
- * rounds of direct reads cost less than many of chunks. */
-#define BR_SHM_EXCHANGE_CELL (16u << 10)
-#define BR_SHM_DIRECT_BYTES  (16u << 20)
+/* A round takes a turn of every rank; with less in it (64 ranks: 8.1 KiB for each other rank) two
+ * rounds of direct reads cost less than more rounds of chunks than EXCHANGE_ROUNDS. */
+#define BR_SHM_EXCHANGE_CELL   (16u << 10)
+#define BR_SHM_EXCHANGE_ROUNDS 4u
+#define BR_SHM_DIRECT_BYTES    (16u << 20)
 /* Scatters go in one round, though they are more than a chunk, up to so many bytes times the square
  * of the number of ranks, and up to BR_SHM_COLL_HALF: the root alone copies them for all others,
  * and saves the second round of direct reads, in which each rank looks at all others (direct.h,

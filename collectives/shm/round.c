@@ -467,7 +467,7 @@ bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *
     } else if (block > most) {
         round_cut(shm, op, most); /* for direct reads, too, which may have to begin anew */
         if (shm->direct.allowed && br_shm_direct_suits(op->collective) &&
-            !(in_cells && (shm->rounds <= BR_SHM_DIRECT_ROUNDS || br_shm_round_in_cells(shm))))
+            !(in_cells && (shm->rounds <= BR_SHM_EXCHANGE_ROUNDS || br_shm_round_in_cells(shm))))
             shm->form = BR_SHM_OFFERS;
         else if (br_shm_mapped_suits(shm, op))
             shm->form = BR_SHM_MAPPED;

@@ -10,6 +10,12 @@
  * 32 ranks on 2 cores. */
 #define LOOK_SECONDS 0.1e-6
 #define WAITS        3
+/* What a rank gives of a chunk at most. Its cells have room for more, but what is more urgent waits
+ * for the end of a chunk. With 4 KiB more than 128 KiB a reduce of as many bytes by 4 ranks is one
+ * chunk of three parts in whole lines. */
+#define GIVES ((size_t)BR_SHM_COLL_BYTES + (4u << 10))
+static_assert(GIVES <= BR_SHM_COLL_CELLS && GIVES / 2 <= BR_SHM_COLL_COMMON,
+              "a part, of three ranks or more, fits into a cell and into what is common");
 
 /* Bytes [first, first + bytes) of the operation. */
 struct span {
@@ -41,7 +47,8 @@ static uint32_t part_count(const struct br_shm_coll *coll, const struct br_opera
 
 static size_t chunk_count(const struct br_shm_coll *coll, const struct br_operation *op)
 {
-    size_t most = coll->cell_bytes * part_count(coll, op), all = operation_bytes(op);
+    size_t part = GIVES / (coll->ranks - 1) / BR_SHM_COLL_LINE * BR_SHM_COLL_LINE,
+           most = part * part_count(coll, op), all = operation_bytes(op);
 
     return all ? (all + most - 1) / most : 1;
 }
