@@ -120,6 +120,11 @@ size_t br_copy_cache_share(uint32_t processes)
     return third ? second + third : SIZE_MAX;
 }
 
+size_t br_copy_second_cache(void)
+{
+    return cache_read_share(2, 1);
+}
+
 void br_copy_uncached(void *to, const void *from, size_t bytes)
 {
 #ifdef __x86_64__

@@ -33,6 +33,9 @@ static inline void br_copy(void *to, const void *from, size_t bytes)
  * SIZE_MAX: unknown, or there is no third one. Reads files of /sys. */
 size_t br_copy_cache_share(uint32_t processes);
 
+/* The bytes of a core's second cache; 0: unknown. Reads files of /sys. */
+size_t br_copy_second_cache(void);
+
 /*
  * memcpy() for what will have left the caches before anybody reads it, or what other cores have in
  * theirs. On x86-64 it writes past them: the lines of `to` are not read before, which a third of

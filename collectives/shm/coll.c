@@ -15,7 +15,7 @@
 
 #define HALF    BR_SHM_COLL_HALF
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
-#define LAYOUT  10u /* of the segment: another number with each change */
+#define LAYOUT  11u /* of the segment: another number with each change */
 
 /* What BR_SHM_COLL_LAYOUT says. */
 static uint64_t shm_coll_layout(bool in_places)
@@ -26,6 +26,16 @@ static uint64_t shm_coll_layout(bool in_places)
 static size_t shm_coll_ring(bool in_places)
 {
     return in_places ? (size_t)BR_SHM_COLL_PLACES * BR_SHM_COLL_PLACE : PAYLOAD;
+}
+
+/* As few as hold twice a second-level cache. One that is not known counts as the largest. */
+static uint32_t shm_coll_places(void)
+{
+    size_t cache = br_copy_second_cache(), half = BR_SHM_COLL_PLACES / 2;
+
+    while (cache && half >= BR_SHM_COLL_FEWEST_PLACES && half * BR_SHM_COLL_PLACE >= 2 * cache)
+        half /= 2;
+    return (uint32_t)(2 * half);
 }
 
 static size_t shm_coll_bytes(uint32_t ranks, size_t ring)
@@ -59,8 +69,7 @@ static int shm_coll_map(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank,
     coll->rank = rank;
     coll->window = BR_SHM_COLL_BYTES;
     coll->ring = shm_coll_ring(in_places);
-    coll->places = in_places ? BR_SHM_COLL_FIRST_PLACES : 0;
-    coll->touched = (size_t)coll->places * BR_SHM_COLL_PLACE;
+    coll->places = in_places ? shm_coll_places() : 0;
     if (ranks > 1)
         coll->cell_bytes = BR_SHM_COLL_CELLS / (ranks - 1) / BR_SHM_COLL_LINE * BR_SHM_COLL_LINE;
     if (coll->cell_bytes > BR_SHM_COLL_BYTES)
@@ -106,6 +115,14 @@ int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
     return rc;
 }
 
+void br_shm_coll_populate(struct br_shm_coll *coll)
+{
+    /* Where this fails each page is made when it is first written, as others are. */
+    if (coll->places)
+        (void)br_segment_populate(br_shm_coll_area(coll, coll->rank)->payload,
+                                  (size_t)coll->places * BR_SHM_COLL_PLACE);
+}
+
 void br_shm_coll_close(struct br_shm_coll *coll)
 {
     if (coll->base)
@@ -141,8 +158,7 @@ static uint64_t up_to(uint64_t position, size_t unit)
 
 /* Up to so many bytes, the lines where the next epoch's bytes may lie are taken back from their
  * readers ahead (note 6). Of more, the processor's own fetching ahead does as well. */
-#define AHEAD   1024u
-#define QUARTER ((size_t)BR_SHM_COLL_PLACE / 4)
+#define AHEAD 1024u
 
 /* The unit of positions where what is used again at once begins: a half of the ring, or one of four
  * places. */
@@ -168,19 +184,22 @@ static uint64_t payload_start(const struct br_shm_coll *coll, uint64_t epoch, si
 }
 
 /* Where `bytes` bytes are in the ring that begin there. Places that follow each other lie apart, as
- * slots do. What takes a quarter of its place at most has another one in each lap of the ring, so
- * that it finds lines that have left the caches (note 8), but for what is taken back ahead. */
+ * slots do. What fits into a half, a quarter or an eighth of its place has another one in each lap
+ * of the ring, so that it finds lines that have left the caches (note 8), but for what is taken
+ * back ahead. */
 static size_t payload_offset(const struct br_shm_coll *coll, uint64_t start, size_t bytes)
 {
     uint64_t number = start / BR_SHM_COLL_PLACE;
-    size_t place;
+    size_t place, part = BR_SHM_COLL_PAGE;
 
     if (!coll->places)
         return start % PAYLOAD;
     place = number * BR_SHM_COLL_APART % coll->places * (size_t)BR_SHM_COLL_PLACE;
-    if (bytes <= AHEAD || bytes > QUARTER)
+    if (bytes <= AHEAD)
         return place;
-    return place + (number / 4 + number / coll->places) % 4 * QUARTER;
+    while (part < bytes)
+        part *= 2;
+    return place + (number / 4 + number / coll->places) % (BR_SHM_COLL_PLACE / part) * part;
 }
 
 /* As far as this rank knows (note 2; of places, note 8). */
@@ -239,22 +258,6 @@ static void prefetch_next(const struct br_shm_coll *coll, uint64_t epoch, size_t
     }
 }
 
-/* An epoch has given so many bytes. Twice as many places are in use when the pages of as many more
- * exist (note 8). */
-static void more_places(struct br_shm_coll *coll, size_t bytes)
-{
-    if (coll->places == BR_SHM_COLL_PLACES)
-        return;
-    coll->given += (uint32_t)((bytes + QUARTER - 1) / QUARTER);
-    if (coll->given < BR_SHM_COLL_GROWS)
-        return;
-    coll->given -= BR_SHM_COLL_GROWS;
-    br_shm_coll_area(coll, coll->rank)->payload[coll->touched] = 0;
-    coll->touched += BR_SHM_COLL_PAGE;
-    if (coll->touched == 2 * (size_t)coll->places * BR_SHM_COLL_PLACE)
-        coll->places *= 2;
-}
-
 /* Whose data have just been written: returns BR_SHM_COLL_ASKS if their reader, the other one of two
  * ranks, is to say what reading them takes. Or the answer to an earlier question has come. */
 static uint64_t ask_reader(struct br_shm_coll *coll, uint64_t epoch)
@@ -297,8 +300,6 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
         br_shm_coll_slot(coll, coll->rank, epoch)->start =
             payload_offset(coll, coll->last, bytes) | ask_reader(coll, epoch);
         br_shm_coll_publish_small(coll, epoch, check, data, 0); /* beside the number */
-        if (coll->places)
-            more_places(coll, bytes);
         if (bytes <= AHEAD)
             prefetch_next(coll, epoch, bytes);
         return;

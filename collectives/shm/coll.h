@@ -42,15 +42,13 @@
  * never exist. */
 #define BR_SHM_COLL_HALF    (2u << 20)
 #define BR_SHM_COLL_PAYLOAD (2 * (size_t)BR_SHM_COLL_HALF)
-/* The ring of two ranks with a core each, which is one of places (note 8): several times a
- * second-level cache. A place has what is given in one epoch. At first
- * BR_SHM_COLL_FIRST_PLACES are in use. With each BR_SHM_COLL_GROWS begun quarters of a place that
- * are given one more page of the others is touched, so that the kernel makes it. */
-#define BR_SHM_COLL_PLACE        (32u << 10)
-#define BR_SHM_COLL_PLACES       256u
-#define BR_SHM_COLL_FIRST_PLACES 16u
-#define BR_SHM_COLL_GROWS        4u
-#define BR_SHM_COLL_PAGE         4096u
+/* The ring of two ranks with a core each, which is one of places (note 8). A place has what is
+ * given in one epoch. Those in use are powers of two, and hold twice a second-level cache: with
+ * BR_SHM_COLL_PLACES one of 2 MiB, the largest that servers have. */
+#define BR_SHM_COLL_PLACE         (32u << 10)
+#define BR_SHM_COLL_PLACES        128u
+#define BR_SHM_COLL_FEWEST_PLACES 16u
+#define BR_SHM_COLL_PAGE          4096u
 /* Bytes of all cells of a rank, each of which has BR_SHM_COLL_BYTES at most: a round costs a turn
  * of every rank, so cells are as large as they can be while those of all ranks, of 16 ranks 8 MiB,
  * stay in a third-level cache (note 13). */
@@ -141,8 +139,6 @@ struct br_shm_coll {
     size_t ring;        /* bytes of a rank's payload */
     size_t window;      /* how much of each half of it is used by what fits there */
     uint32_t places;    /* of it that are in use, from its start; 0: it has halves (note 8) */
-    size_t touched;     /* bytes of it that have been faulted in, or are those places' */
-    uint32_t given;     /* quarters of places, while not all are in use: since the last touch */
     size_t cell_bytes;  /* of a cell */
     uint32_t beside;    /* ranks that share a core */
     uint64_t exchanges; /* begun so far, on all ranks the same */
@@ -160,6 +156,10 @@ int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
                        int *fd);
 int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, bool in_places,
                        int fd);
+
+/* Makes the pages of this rank's places, if it has any, so that the first calls need not wait for
+ * the kernel: 2 MiB take some 1 ms. */
+void br_shm_coll_populate(struct br_shm_coll *coll);
 
 /* Unmaps the segment; the other ranks keep their mappings. An all-zero structure is allowed. */
 void br_shm_coll_close(struct br_shm_coll *coll);

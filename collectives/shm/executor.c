@@ -467,6 +467,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     if (!comm->context->crowded)
         shm->coll.window = BR_SHM_COLL_WINDOW;
     executor_set_trip(shm);
+    br_shm_coll_populate(&shm->coll);
     br_shm_executor_set_limits(shm);
     shm->small_end = executor_small_end(shm);
     shm->group = comm->group;

@@ -83,6 +83,12 @@ static void cache_share__of_processes_that_share_cores(void **state)
         assert_true(br_copy_cache_share(4 * cores) <= one_each / 4);
 }
 
+static void second_cache__is_less_than_both(void **state)
+{
+    (void)state;
+    assert_true(br_copy_second_cache() < br_copy_cache_share(1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +97,7 @@ int main(void)
         cmocka_unit_test(copy_uncached__all_places),
         cmocka_unit_test(cache_share__of_more_processes_is_less),
         cmocka_unit_test(cache_share__of_processes_that_share_cores),
+        cmocka_unit_test(second_cache__is_less_than_both),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
