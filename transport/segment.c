@@ -129,11 +129,6 @@ void *br_segment_map(int fd, size_t bytes, int protection)
     return base;
 }
 
-int br_segment_populate(void *base, size_t bytes)
-{
-    return madvise(base, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL ? -1 : 0;
-}
-
 /* ---- fork(): note 4 -------------------------------------------------------------------------- */
 
 struct segment {
@@ -240,7 +235,7 @@ int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd)
     }
     if (numa_node >= 0 && numa_available() >= 0)
         numa_tonode_memory(*base, size, numa_node);
-    if (br_segment_populate(*base, size) < 0) {
+    if (madvise(*base, size, MADV_POPULATE_WRITE) < 0 && errno != EINVAL) {
         rc = br_error(ENOMEM, "no memory for %zu bytes: %s", bytes, strerror(errno));
         goto unmap;
     }
@@ -276,7 +271,7 @@ int br_segment_alloc_private(size_t bytes, void **base, int *fd)
     if (*base != MAP_FAILED) {
         if (place)
             (void)madvise(*base, size, MADV_HUGEPAGE); /* as in br_segment_map() */
-        if (br_segment_populate(*base, size) == 0)
+        if (madvise(*base, size, MADV_POPULATE_WRITE) == 0 || errno == EINVAL)
             return 0;
         place = *base;
     }

@@ -34,8 +34,4 @@ int br_segment_check(int fd, size_t *bytes);
  * failure. The caller unmaps with munmap(). */
 void *br_segment_map(int fd, size_t bytes, int protection);
 
-/* Makes the pages of mapped memory that may be written resident, where the kernel can do so at once
- * (Linux 5.14); else each is with its first write. Returns 0, or -1 with errno. */
-int br_segment_populate(void *base, size_t bytes);
-
 #endif

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/clock.h"
 #include "base/copy.h"
 #include "base/error.h"
@@ -16,6 +17,9 @@
 #define HALF    BR_SHM_COLL_HALF
 #define PAYLOAD BR_SHM_COLL_PAYLOAD
 #define LAYOUT  11u /* of the segment: another number with each change */
+/* Pages are made ahead for at most this part of the memory that is available, so that a program
+ * with many communicators keeps most of it. */
+#define POPULATED_PART 256
 
 /* What BR_SHM_COLL_LAYOUT says. */
 static uint64_t shm_coll_layout(bool in_places)
@@ -117,10 +121,14 @@ int br_shm_coll_create(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
 
 void br_shm_coll_populate(struct br_shm_coll *coll)
 {
-    /* Where this fails each page is made when it is first written, as others are. */
-    if (coll->places)
-        (void)br_segment_populate(br_shm_coll_area(coll, coll->rank)->payload,
-                                  (size_t)coll->places * BR_SHM_COLL_PLACE);
+    size_t bytes = (size_t)coll->places * BR_SHM_COLL_PLACE;
+    volatile uint8_t *ring = br_shm_coll_area(coll, coll->rank)->payload;
+    const char *limit;
+
+    if (bytes > br_available_memory("", &limit) / POPULATED_PART)
+        return;
+    for (size_t at = 0; at < bytes; at += BR_SHM_COLL_PAGE)
+        ring[at] = 0;
 }
 
 void br_shm_coll_close(struct br_shm_coll *coll)

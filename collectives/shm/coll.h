@@ -158,7 +158,8 @@ int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
                        int fd);
 
 /* Makes the pages of this rank's places, if it has any, so that the first calls need not wait for
- * the kernel: 2 MiB take some 1 ms. */
+ * the kernel: 2 MiB take some 1 ms. Before the first epoch. Where memory is scarce each page is
+ * made when it is first written, as others are. */
 void br_shm_coll_populate(struct br_shm_coll *coll);
 
 /* Unmaps the segment; the other ranks keep their mappings. An all-zero structure is allowed. */

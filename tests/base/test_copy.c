@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -85,7 +86,16 @@ static void cache_share__of_processes_that_share_cores(void **state)
 
 static void second_cache__is_less_than_both(void **state)
 {
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index2/size", "re");
+    unsigned long kibibytes = 0;
+
     (void)state;
+    if (file && fscanf(file, "%luK", &kibibytes) != 1)
+        kibibytes = 0;
+    if (file)
+        fclose(file);
+    assert_true(br_copy_second_cache() <= kibibytes * 1024);
+    assert_int_equal(!br_copy_second_cache(), !kibibytes);
     assert_true(br_copy_second_cache() < br_copy_cache_share(1));
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -201,27 +202,61 @@ static void may_publish__until_the_bytes_are_full(void **state)
 /* A ring of places has room for half of those that are in use, whatever their bytes. */
 static void may_publish__until_half_of_the_places_are_full(void **state)
 {
-    struct br_shm_coll a, b;
-    uint64_t next = 1, read;
+    (void)state;
+    for (uint32_t places = BR_SHM_COLL_FEWEST_PLACES; places <= BR_SHM_COLL_PLACES; places *= 2) {
+        struct br_shm_coll a, b;
+        uint64_t next = 1, read;
+        int fd;
+
+        assert_int_equal(br_shm_coll_create(&a, 2, 0, true, &fd), 0);
+        assert_int_equal(br_shm_coll_attach(&b, 2, 1, true, fd), 0);
+        close(fd);
+        assert_in_range(a.places, BR_SHM_COLL_FEWEST_PLACES, BR_SHM_COLL_PLACES);
+        a.places = places; /* its writer alone knows */
+        for (int lap = 0; lap < 300; lap++) {
+            read = next;
+            next = run_ahead(&a, next, lap % 3 ? BR_SHM_COLL_PLACE : 500);
+            assert_true(next - read < BR_SHM_COLL_DEPTH);
+            assert_in_range(next - read, places / 8, places / 2);
+            follow(&b, read, next, lap % 3 ? BR_SHM_COLL_PLACE : 500);
+            if (lap % 2)
+                br_shm_coll_learn(&a, next - 1);
+        }
+        br_shm_coll_close(&a);
+        br_shm_coll_close(&b);
+    }
+}
+
+/* How many pages of `bytes` bytes are there. */
+static size_t resident(void *base, size_t bytes)
+{
+    static unsigned char there[BR_SHM_COLL_PLACES * BR_SHM_COLL_PLACE / BR_SHM_COLL_PAGE];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
+
+    assert_int_equal(mincore(base, bytes, there), 0);
+    for (size_t i = 0; i < bytes / page; i++)
+        n += there[i] & 1;
+    return n * page;
+}
+
+static void populate__makes_the_pages_of_all_places(void **state)
+{
+    struct br_shm_coll coll;
+    size_t bytes;
+    void *ring;
     int fd;
 
     (void)state;
-    assert_int_equal(br_shm_coll_create(&a, 2, 0, true, &fd), 0);
-    assert_int_equal(br_shm_coll_attach(&b, 2, 1, true, fd), 0);
+    assert_int_equal(br_shm_coll_create(&coll, 2, 1, true, &fd), 0);
     close(fd);
-    br_shm_coll_populate(&a);
-    assert_in_range(a.places, BR_SHM_COLL_FEWEST_PLACES, BR_SHM_COLL_PLACES);
-    for (int lap = 0; lap < 300; lap++) {
-        read = next;
-        next = run_ahead(&a, next, lap % 3 ? BR_SHM_COLL_PLACE : 500);
-        assert_true(next - read < BR_SHM_COLL_DEPTH);
-        assert_in_range(next - read, a.places / 8, a.places / 2);
-        follow(&b, read, next, lap % 3 ? BR_SHM_COLL_PLACE : 500);
-        if (lap % 2)
-            br_shm_coll_learn(&a, next - 1);
-    }
-    br_shm_coll_close(&a);
-    br_shm_coll_close(&b);
+    bytes = (size_t)coll.places * BR_SHM_COLL_PLACE;
+    ring = br_shm_coll_area(&coll, 1)->payload;
+    if ((size_t)sysconf(_SC_PAGESIZE) != BR_SHM_COLL_PAGE)
+        skip();
+    assert_true(resident(ring, bytes) < bytes);
+    br_shm_coll_populate(&coll);
+    assert_int_equal(resident(ring, bytes), bytes);
+    br_shm_coll_close(&coll);
 }
 
 /* The reader is asked what reading took, and its answer is heard with one of the next epochs. */
@@ -502,6 +537,7 @@ int main(void)
         cmocka_unit_test(may_publish__until_the_slots_are_full),
         cmocka_unit_test(may_publish__until_the_bytes_are_full),
         cmocka_unit_test(may_publish__until_half_of_the_places_are_full),
+        cmocka_unit_test(populate__makes_the_pages_of_all_places),
         cmocka_unit_test(answer__is_heard_by_who_asks),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),
         cmocka_unit_test(give__in_cells),

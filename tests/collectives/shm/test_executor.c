@@ -833,12 +833,14 @@ static void complete__in_chunks(void **state)
     }
     for (int in_place = 0; in_place < 2; in_place++) { /* 2 rounds, the last of 1 element */
         struct br_operation ops[N];
-        size_t count = BR_SHM_COLL_BYTES / N / 64 * 16 + 1;
+        size_t count = locals[0].coll.cell_bytes / sizeof(int32_t) + 1;
+        uint64_t before = locals[0].epoch;
 
         make_large(ops, BR_ALLTOALL, in_place, count);
         run_large(ops);
         check_large(ops, count);
         free_large(ops);
+        assert_int_equal(locals[0].epoch - before, 2);
     }
 }
 
@@ -1105,6 +1107,26 @@ static void complete__direct(void **state)
         assert_true(locals[0].direct.allowed);
         block = LARGE * sizeof(int32_t);
         assert_int_equal(read_bytes[0] - read, c ? block : (N - 1) * block); /* the root is 1 */
+    }
+}
+
+/* An alltoall of few rounds goes in the cells: each block would be read by the kernel. */
+static void complete__few_rounds_not_direct(void **state)
+{
+    (void)state;
+    make_cells_small();
+    for (size_t more = 0; more < 2; more++) {
+        struct br_operation ops[N];
+        uint64_t before = locals[0].epoch, read = read_bytes[0];
+        size_t count = BR_SHM_EXCHANGE_ROUNDS * locals[0].coll.cell_bytes / sizeof(int32_t) + more;
+
+        make_large(ops, BR_ALLTOALL, false, count);
+        run_large(ops);
+        check_large(ops, count);
+        free_large(ops);
+        assert_int_equal(locals[0].epoch - before,
+                         more ? BR_SHM_DIRECT_ROUNDS : BR_SHM_EXCHANGE_ROUNDS);
+        assert_int_equal(read_bytes[0] - read, more * (N - 1) * count * sizeof(int32_t));
     }
 }
 
@@ -1477,6 +1499,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(step__barrier_ends_in_the_end, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__scatter_whole, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__few_rounds_not_direct, open_segment,
+                                        close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_says_at_once, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__direct_without_room, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__gather_chooses, open_segment, close_segment),
