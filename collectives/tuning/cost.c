@@ -175,10 +175,10 @@ static bool copies_packed(const struct br_cost_problem *p)
 
 /* Where ranks share cores, a rank between the root and the leaves can pass blocks on only when it
  * has its turn. Each other rank of its core but the one that it sends to, which meanwhile looks for
- * messages in vain, delays it by this part of a message: by more behind a barrier, by nothing in a
- * stream of calls. Measured with 4 to 64 ranks on 2 cores, scatters over TCP on loopback:
- * doc/design/cost_model.md, section 3. */
-#define TURN 0.2
+ * messages in vain, delays it by this part of the time that a core has for a message: by more
+ * behind a barrier, by nothing in a stream of calls. Measured with 4 to 64 ranks on 2 cores,
+ * scatters over TCP on loopback: doc/design/cost_model.md, section 3. */
+#define TURN 0.1
 
 /* Seconds until a rank has its turn on its core; 0 where it need not wait for one. */
 static double turn_on_core(const struct br_cost_problem *p)
@@ -187,7 +187,8 @@ static double turn_on_core(const struct br_cost_problem *p)
 
     if (t->kind != BR_TOPOLOGY_FLAT || !t->cores || t->emulated || p->model->in_memory)
         return 0;
-    return TURN * fmax((double)t->n / t->cores - 2, 0) *
+    /* the model's overhead is the time of a message over all cores */
+    return TURN * fmax((double)t->n / t->cores - 2, 0) * t->cores *
            br_cost_message(p->model, BR_LEVEL_ANY).overhead;
 }
 
